@@ -1,0 +1,48 @@
+# riffle_library(NAME DEPENDS target… [LLVM component…]): a folder is a static library. Sources are
+# globbed; LLVM's headers are visible only to folders that name LLVM components.
+function(riffle_library name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS;LLVM" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/driver/main\\.cpp$")
+  add_library(riffle_${name} STATIC ${sources})
+  target_include_directories(riffle_${name} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(riffle_${name} PUBLIC ${ARG_DEPENDS})
+  if(ARG_LLVM)
+    separate_arguments(definitions NATIVE_COMMAND ${LLVM_DEFINITIONS})
+    target_compile_definitions(riffle_${name} PRIVATE ${definitions})
+    target_include_directories(riffle_${name} SYSTEM PRIVATE ${LLVM_INCLUDE_DIRS})
+    # Debian's LLVM is built without RTTI; only files that derive from its classes care.
+    llvm_map_components_to_libnames(libraries ${ARG_LLVM})
+    target_link_libraries(riffle_${name} PUBLIC ${libraries})
+  endif()
+endfunction()
+
+function(riffle_program)
+  add_executable(riffle driver/main.cpp)
+  target_link_libraries(riffle PRIVATE riffle_driver)
+  set_target_properties(riffle PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+endfunction()
+
+# libriffle.so: the public API, everything else hidden, LLVM inside.
+function(riffle_shared_library)
+  add_library(riffle_shared SHARED ${PROJECT_SOURCE_DIR}/cmake/empty.cpp)
+  set_target_properties(riffle_shared PROPERTIES OUTPUT_NAME riffle
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+  target_include_directories(riffle_shared INTERFACE ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(riffle_shared PRIVATE
+    -Wl,--whole-archive riffle_jit riffle_io riffle_support riffle_ir -Wl,--no-whole-archive
+    -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/riffle.map -Wl,--exclude-libs,ALL)
+endfunction()
+
+# riffle_test(FOLDER): every tests/FOLDER/*_test.cpp in one program, each test a ctest entry.
+function(riffle_test folder)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${folder}/*.cpp)
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(riffle_${folder}_test ${sources})
+  target_link_libraries(riffle_${folder}_test PRIVATE riffle_${folder} ${ARGN} GTest::gtest_main)
+  target_compile_definitions(riffle_${folder}_test PRIVATE
+    RIFFLE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" RIFFLE_PROGRAM="$<TARGET_FILE:riffle>")
+  add_test(NAME ${folder} COMMAND riffle_${folder}_test --gtest_brief=1)
+endfunction()

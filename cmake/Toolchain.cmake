@@ -1,0 +1,26 @@
+# Compiler launcher, linker, warnings and sanitizers.
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+# mold or lld link the static LLVM in a fraction of a second; GNU ld takes many.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  find_program(RIFFLE_LLD ld.lld-19)
+  if(RIFFLE_LLD)
+    add_link_options(--ld-path=${RIFFLE_LLD})
+  endif()
+else()
+  find_program(RIFFLE_MOLD mold)
+  if(RIFFLE_MOLD)
+    add_link_options(-fuse-ld=mold)
+  endif()
+endif()
+
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -ffp-contract=off)
+if(RIFFLE_SANITIZE)
+  string(REPLACE ";" "," sanitizers "${RIFFLE_SANITIZE}")
+  add_compile_options(-fsanitize=${sanitizers} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${sanitizers})
+endif()

@@ -1,0 +1,1 @@
+// libriffle.so is made of the archives that it links.

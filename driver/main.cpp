@@ -1,0 +1,2 @@
+// The `riffle` program.
+int main() { return 0; }

@@ -1,0 +1,106 @@
+// One graph of primitives → one runtime module, by way of the caches.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "codegen/host/host_codegen.h"
+#include "codegen/kernel_spec.h"
+#include "ir/graph.h"
+#include "ir/hash.h"
+#include "runtime/device.h"
+
+namespace riffle::jit {
+
+/// What decides the code. Everything that changes code is in here and nothing else.
+struct CacheKey {
+  ir::Hash128 ir;
+  std::string target;           ///< codegen::to_string(HostTarget)
+  std::string options;          ///< fusion and other code-changing options, spelled out
+  std::string llvm_version;
+  std::uint32_t kernel_abi = runtime::kKernelAbiVersion;
+
+  std::string file_name() const;  ///< 32 hex digits of a hash over all fields
+  bool operator==(const CacheKey&) const = default;
+};
+
+struct CacheStatistics {
+  std::int64_t memory_hits = 0, disk_hits = 0, compiles = 0;
+  std::int64_t disk_writes = 0, disk_damaged = 0, disk_unwritable = 0;
+};
+
+/// Objects on disk: `$XDG_CACHE_HOME/riffle/<key>.o` with a header (magic, key, entries, xxh128 of
+/// the payload). Published by rename; a damaged entry is removed; write faults only disable
+/// writing. Size-capped, oldest first. Never throws.
+class DiskCache {
+ public:
+  explicit DiskCache(std::string directory, std::int64_t capacity_bytes = std::int64_t{1} << 30);
+  bool load(const CacheKey& key, codegen::HostObject& object);
+  void store(const CacheKey& key, const codegen::HostObject& object);
+  const std::string& directory() const noexcept { return directory_; }
+  CacheStatistics statistics() const;
+
+ private:
+  std::string directory_;
+  std::int64_t capacity_;
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+/// ORC: one JITDylib and ResourceTracker per linked object. Thread-safe. Code lives until the
+/// returned owner and all copies are gone; then its tracker is removed and its memory returned.
+class Linker {
+ public:
+  Linker();
+  ~Linker();
+  struct Linked {
+    std::vector<runtime::HostKernel> functions;  ///< one an entry
+    std::shared_ptr<void> owner;
+  };
+  Linked link(const codegen::HostObject& object, const std::string& name);
+  std::size_t live_modules() const noexcept;
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+/// A compiled graph: program (what slots mean) and linked code. Immutable, shared.
+struct CompiledGraph {
+  codegen::KernelProgram program;
+  runtime::ModuleImage image;  ///< image.kernels[i] is program.kernels[i]
+  CacheKey key;
+  bool from_memory = false, from_disk = false;
+  double compile_ms = 0;
+};
+
+struct CompilerOptions {
+  codegen::HostTarget target;
+  codegen::FusionOptions fusion;
+  std::string cache_directory;  ///< empty: no disk cache
+  int threads = 0;              ///< for compile_all; 0: the cores
+};
+
+/// Memory cache (weak: code is dropped when its last owner goes, except for a bounded list of
+/// recent ones) over DiskCache over codegen. Thread-safe; equal graphs compile once, even when
+/// asked for at the same time.
+class Compiler {
+ public:
+  explicit Compiler(CompilerOptions options);
+  ~Compiler();
+  std::shared_ptr<const CompiledGraph> compile(const ir::Graph& primitives, const std::string& name);
+  /// In parallel; the result is in the order of `graphs`. The first failure is thrown after all ended.
+  std::vector<std::shared_ptr<const CompiledGraph>> compile_all(
+      const std::vector<const ir::Graph*>& graphs, const std::vector<std::string>& names);
+  CacheStatistics statistics() const;
+  const CompilerOptions& options() const noexcept;
+  std::size_t live_modules() const noexcept;
+  void clear_memory();  ///< forgets the bounded list of recent ones
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace riffle::jit

@@ -1,0 +1,109 @@
+// Device: Buffer, Stream, Event and Module behind one small interface. Implementations: cpu/,
+// null/ (records, runs nothing); later cuda/. docs say how to add one (one folder).
+//
+// Nothing that enqueues blocks on compute. Errors of enqueued work ride in the Event that follows
+// it: after a failure a stream skips what is queued, and events recorded on it carry the first
+// error to whoever waits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "riffle/error.h"
+#include "runtime/kernel_abi.h"
+#include "runtime/schedule.h"
+
+namespace riffle::runtime {
+
+class Trace;
+
+/// Device memory. Freed by the destructor; the device must outlive it.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual std::int64_t bytes() const noexcept = 0;
+  /// Host address where the device shares memory with the host (cpu), else nullptr. 64-byte aligned.
+  virtual std::byte* host() noexcept = 0;
+};
+
+/// Kernels ready to launch.
+struct KernelEntry {
+  std::string name;
+  KernelGeometry geometry;
+  HostKernel function = nullptr;  ///< cpu
+  /// cpu, instead of `function`: host code such as the reference back end; runs as one task.
+  std::function<void(void* const* operands)> host_function;
+};
+/// What a module is made from; `owner` keeps the code alive as long as the module.
+struct ModuleImage {
+  std::string name;
+  std::vector<KernelEntry> kernels;
+  std::shared_ptr<void> owner;
+};
+class Module {
+ public:
+  virtual ~Module() = default;
+  virtual const std::string& name() const noexcept = 0;
+  virtual std::size_t kernel_count() const noexcept = 0;
+};
+
+/// One-shot until recorded again. Thread-safe.
+class Event {
+ public:
+  virtual ~Event() = default;
+  /// Complete (successfully or not)?
+  virtual bool query() const noexcept = 0;
+  /// Blocks the calling host thread; throws the first error that it carries.
+  virtual void synchronize() = 0;
+};
+
+/// A queue of work, in order. Methods are called from one thread at a time.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  /// `operands[i]` addresses: (buffer, byte offset) resolved by the executor.
+  virtual void launch(Module& module, std::int32_t kernel, std::span<void* const> operands,
+                      const Command* command) = 0;
+  virtual void copy(void* destination, const void* source, std::int64_t bytes,
+                    const Command* command) = 0;
+  virtual void fill(void* destination, std::uint8_t byte, std::int64_t bytes,
+                    const Command* command) = 0;
+  virtual void record(Event& event) = 0;
+  virtual void wait(Event& event) = 0;
+  /// Runs `function` on the stream's thread, in order. What it throws fails the stream.
+  virtual void host_call(std::function<void()> function, const Command* command) = 0;
+  /// Blocks until all that was enqueued is done, helping to run it where the stream allows;
+  /// throws the first error and clears it, so that the stream can be used again.
+  virtual void synchronize() = 0;
+};
+
+struct DeviceOptions {
+  int threads = 0;  ///< pool workers including the caller; 0: the machine's cores
+  std::int64_t memory_limit = 0;  ///< bytes; 0: none. Beyond it `allocate` throws (tests, users)
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string_view name() const noexcept = 0;  ///< "cpu", "null"
+  virtual std::unique_ptr<Buffer> allocate(std::int64_t bytes, std::string_view purpose) = 0;
+  virtual std::unique_ptr<Stream> create_stream(const StreamInfo& info) = 0;
+  virtual std::unique_ptr<Event> create_event() = 0;
+  virtual std::unique_ptr<Module> load(ModuleImage image) = 0;
+  virtual std::int64_t allocated_bytes() const noexcept = 0;
+  virtual std::int64_t peak_bytes() const noexcept = 0;
+  /// While set, streams append spans to it. Set only while every stream is idle.
+  virtual void set_trace(Trace* trace) noexcept = 0;
+};
+
+std::unique_ptr<Device> make_cpu_device(const DeviceOptions& options);
+/// Addresses are fake, launches are recorded and complete at once; waits and records keep order.
+std::unique_ptr<Device> make_null_device(const DeviceOptions& options);
+
+}  // namespace riffle::runtime
