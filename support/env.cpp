@@ -1,0 +1,35 @@
+#include "support/env.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstdlib>
+
+namespace riffle {
+namespace {
+
+constexpr EnvironmentVariable kVariables[] = {
+    {"RIFFLE_CACHE_DIR", "where compiled kernels are kept; empty or unset: $XDG_CACHE_HOME/riffle"},
+    {"RIFFLE_CPU", "compile for this CPU instead of the host's (a lesser one: x86-64-v3)"},
+    {"RIFFLE_THREADS", "number of threads that compute; unset: the cores of this machine"},
+    {"XDG_CACHE_HOME", "base of the kernel cache when RIFFLE_CACHE_DIR is unset"},
+    {"HOME", "base of the kernel cache and of the command history when nothing else says"},
+    {"NO_COLOR", "set: no colour in output"},
+    {"TERM", "\"dumb\": no colour, no progress bar"},
+    {"COLUMNS", "width of tables and timelines; unset: the terminal's"},
+};
+
+}  // namespace
+
+std::span<const EnvironmentVariable> environment_variables() noexcept { return kVariables; }
+
+std::optional<std::string> environment(std::string_view name) {
+  const auto* row = std::find_if(std::begin(kVariables), std::end(kVariables),
+                                 [&](const EnvironmentVariable& v) { return v.name == name; });
+  assert(row != std::end(kVariables) && "not in the table of environment variables");
+  if (row == std::end(kVariables)) return std::nullopt;
+  const char* value = std::getenv(row->name.data());  // names are literals: NUL-terminated
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+}  // namespace riffle
