@@ -62,7 +62,7 @@ struct Graph {
   std::vector<ValueId> parameters() const;  ///< in program order
 };
 
-/// True for input, param, full (constants) and break: what split policies do not count.
+/// What split policies count: all but input, param, constants (full, arange) and break.
 bool is_compute(const Node& node) noexcept;
 /// A parameter whose gradient is wanted (not `frozen`).
 bool is_trainable(const Node& node) noexcept;

@@ -45,16 +45,16 @@ enum class OpFamily : std::uint8_t {
   shape,        ///< moves elements: reshape, permute, expand, slice, cat, pad
   reduce,       ///< sum, amax, amin, prod, argmax
   matmul,
-  indexed,      ///< gather, scatter_add
-  composite,    ///< defined over primitives by `decompose`
+  indexed,    ///< gather, scatter_add
+  composite,  ///< defined over primitives by `decompose`
 };
 
 /// Facts about an op that passes ask for. Bits.
 enum OpTraits : std::uint32_t {
   kNone = 0,
-  kCommutative = 1,      ///< bit-exactly so: a+b, a*b, min, max (never reassociated)
-  kNotDifferentiable = 2,///< result carries no gradient (compare, argmax, integer results)
-  kCheap = 4,            ///< recompute rather than save
+  kCommutative = 1,        ///< bit-exactly so: a+b, a*b, min, max (never reassociated)
+  kNotDifferentiable = 2,  ///< result carries no gradient (compare, argmax, integer results)
+  kCheap = 4,              ///< recompute rather than save
 };
 
 enum class AttrKind : std::uint8_t { flag, integer, number, dtype, text, ints };
@@ -82,17 +82,18 @@ struct VjpQuery {
   const Attrs& attrs;
   std::span<const Value> operands;
   Value result;
-  Value cotangent;             ///< d loss / d result, of the result's type
-  std::vector<bool> wanted;    ///< per operand: is its gradient wanted
+  Value cotangent;           ///< d loss / d result, of the result's type
+  std::vector<bool> wanted;  ///< per operand: is its gradient wanted
 };
 
-/// One set of arguments on which every test of the op runs (values, gradients, all dtypes it takes).
+/// One set of arguments on which every test of the op runs (values, gradients, all dtypes it
+/// takes).
 struct Sample {
   std::vector<TensorType> operands;  ///< dtype f32 stands for "the dtype under test"
   Attrs attrs;
-  double low = -2.0, high = 2.0;     ///< range of random floating operands
-  std::int64_t index_limit = 0;      ///< integer operands are drawn from [0, index_limit)
-  bool smooth = true;                ///< false: skip the numeric gradient check (kinks, ties)
+  double low = -2.0, high = 2.0;  ///< range of random floating operands
+  std::int64_t index_limit = 0;   ///< integer operands are drawn from [0, index_limit)
+  bool smooth = true;             ///< false: skip the numeric gradient check (kinks, ties)
 };
 
 /// The block beside the family. Unused members stay null.
@@ -100,12 +101,16 @@ struct OpBlock {
   /// Result type, or throws GraphError saying what would fit. Without it: elementwise broadcast
   /// of equal dtypes.
   TensorType (*infer)(const TypeQuery&) = nullptr;
+  /// Brings checked, complete attributes to the one form that equal nodes share: negative
+  /// dimensions counted from the front, -1 sizes filled in, ends clamped. Throws as `infer` does.
+  void (*normalize)(std::span<const TensorType> operands, Attrs&) = nullptr;
   /// Elementwise: how one element is computed, rounding as the dtype does; used by every target.
   Scalar (*emit)(ScalarBuilder&, std::span<const Scalar>, const Attrs&) = nullptr;
   /// Elementwise: the same function on doubles, as exactly as libm can: the reference.
   double (*reference)(std::span<const double>, const Attrs&) = nullptr;
   /// Other primitives: the reference on whole arrays of doubles.
-  Array (*reference_array)(std::span<const Array>, const Attrs&, const TensorType& result) = nullptr;
+  Array (*reference_array)(std::span<const Array>, const Attrs&,
+                           const TensorType& result) = nullptr;
   /// Composite: builds it from primitives and returns its value. Operands arrive in, and the
   /// result leaves in, their own dtype: the block casts to compute_dtype and rounds once.
   Value (*decompose)(Builder&, std::span<const Value>, const Attrs&) = nullptr;
@@ -138,6 +143,17 @@ const OpInfo& info(Op op);
 const OpInfo* find_op(std::string_view text);
 /// Every op, in the order of ops.def.
 std::span<const OpInfo> all_ops();
+/// Checks operand count and attributes against the signature, converts attributes to their declared
+/// kind (integer → number, integer → [integer]), fills in defaults, normalises. What
+/// Builder::append does first; idempotent. Throws GraphError.
+void complete_attrs(Op op, std::span<const TensorType> operands, Attrs& attrs);
+/// The block's type rule, then a check that the element count is sane. `attrs` must be complete.
+/// Throws GraphError whose message starts with the op's text name.
+TensorType infer_type(Op op, const TypeQuery& query);
+/// Sizes are not negative and their product (zeros taken as one) is at most 2^48: byte counts and
+/// strides then fit 64 bits everywhere. Throws GraphError.
+void check_size(const TensorType& type);
+
 /// The nearest text names to a misspelt one, for error messages.
 std::vector<std::string_view> similar_ops(std::string_view text);
 
