@@ -16,8 +16,8 @@ namespace riffle::jit {
 /// What decides the code. Everything that changes code is in here and nothing else.
 struct CacheKey {
   ir::Hash128 ir;
-  std::string target;           ///< codegen::to_string(HostTarget)
-  std::string options;          ///< fusion and other code-changing options, spelled out
+  std::string target;   ///< codegen::to_string(HostTarget)
+  std::string options;  ///< fusion, and which build of riffle generates (generator_identity)
   std::string llvm_version;
   std::uint32_t kernel_abi = runtime::kKernelAbiVersion;
 
@@ -25,19 +25,29 @@ struct CacheKey {
   bool operator==(const CacheKey&) const = default;
 };
 
+/// Names the code generator: the build ID of the file that holds this library, so that a rebuilt
+/// riffle never takes an older one's code. Constant in a process.
+const std::string& generator_identity();
+
+/// RIFFLE_CACHE_DIR, else $XDG_CACHE_HOME/riffle, else $HOME/.cache/riffle, else empty: no disk
+/// cache.
+std::string default_cache_directory();
+
 struct CacheStatistics {
   std::int64_t memory_hits = 0, disk_hits = 0, compiles = 0;
   std::int64_t disk_writes = 0, disk_damaged = 0, disk_unwritable = 0;
 };
 
-/// Objects on disk: `$XDG_CACHE_HOME/riffle/<key>.o` with a header (magic, key, entries, xxh128 of
-/// the payload). Published by rename; a damaged entry is removed; write faults only disable
+/// Objects on disk: `<directory>/<key>.o`: magic, key, entries, object, xxh128 of all that. Thread-
+/// and process-safe. Published by rename; a damaged entry is removed; write faults only disable
 /// writing. Size-capped, oldest first. Never throws.
 class DiskCache {
  public:
   explicit DiskCache(std::string directory, std::int64_t capacity_bytes = std::int64_t{1} << 30);
   bool load(const CacheKey& key, codegen::HostObject& object);
   void store(const CacheKey& key, const codegen::HostObject& object);
+  /// Removes the entry and counts it as damaged: its content loaded but would not link.
+  void drop(const CacheKey& key);
   const std::string& directory() const noexcept { return directory_; }
   CacheStatistics statistics() const;
 
@@ -89,8 +99,10 @@ class Compiler {
  public:
   explicit Compiler(CompilerOptions options);
   ~Compiler();
-  std::shared_ptr<const CompiledGraph> compile(const ir::Graph& primitives, const std::string& name);
-  /// In parallel; the result is in the order of `graphs`. The first failure is thrown after all ended.
+  std::shared_ptr<const CompiledGraph> compile(const ir::Graph& primitives,
+                                               const std::string& name);
+  /// In parallel; the result is in the order of `graphs`. The first failure is thrown after all
+  /// ended.
   std::vector<std::shared_ptr<const CompiledGraph>> compile_all(
       const std::vector<const ir::Graph*>& graphs, const std::vector<std::string>& names);
   CacheStatistics statistics() const;
