@@ -20,6 +20,9 @@
 #include "ir/autodiff.h"
 #include "ir/split.h"
 #include "jit/compile_partition.h"
+#include "jit/optimizer.h"
+#include "jit/schedule_builder.h"
+#include "jit/specialisation.h"
 #include "runtime/device.h"
 #include "runtime/schedule.h"
 #include "runtime/trace.h"
@@ -33,59 +36,40 @@ struct HostTensor {
 };
 
 struct SessionOptions {
-  std::string device = "cpu";         ///< "cpu", "null"
-  int threads = 0;                    ///< 0: the machine's cores
-  std::int64_t memory_limit = 0;      ///< bytes of device memory; 0: none
-  std::string cache_directory;        ///< empty: no disk cache
+  std::string device = "cpu";     ///< "cpu", "null"
+  int threads = 0;                ///< 0: the machine's cores
+  std::int64_t memory_limit = 0;  ///< bytes of device memory; 0: none
+  std::string cache_directory;    ///< empty: no disk cache
   bool fuse = true;
 };
 
-enum class HooksAt : std::uint8_t { gradient, partition };  ///< `set hooks.at`
-
-/// Where in a step a hook runs. `post_accumulate` = gradient ready (the default).
-enum class HookPoint : std::uint8_t {
-  post_accumulate, pre_forward, post_forward, pre_backward, post_backward
-};
-
 struct GradientView {
-  std::string_view parameter;     ///< name; the partition's name for partition hooks
+  std::string_view parameter;  ///< name; the partition's name for partition hooks
   TensorType type;
-  std::span<std::byte> bytes;     ///< the gradient in its bucket; empty for partition hooks
-  std::int32_t partition = 0;     ///< whose backward completed it
-  std::int64_t step = 0;          ///< counted from 0
+  std::span<std::byte> bytes;         ///< the gradient in its bucket; empty for partition hooks
+  std::int32_t partition = 0;         ///< whose backward completed it
+  std::int64_t step = 0;              ///< counted from 0
   runtime::Stream* stream = nullptr;  ///< stream hooks only
 };
 
 struct HookSpec {
-  std::string pattern = "*";      ///< glob over parameter (or partition) names
-  std::string description;        ///< "print", "norm", "delay 2 ms": for lists
+  std::string pattern = "*";  ///< glob over parameter (or partition) names
+  std::string description;    ///< "print", "norm", "delay 2 ms": for lists
   HookPoint point = HookPoint::post_accumulate;
   bool is_stream_hook = false;
-  bool writes_gradient = false;   ///< declared; consumers then wait for the hook
-  bool opaque = false;            ///< touches what it does not declare: a barrier, counted
+  bool writes_gradient = false;  ///< declared; consumers then wait for the hook
+  bool opaque = false;           ///< touches what it does not declare: a barrier, counted
+  /// pre_* hooks only: the partition does not wait for it (a printing hook, say).
+  bool observer = false;
   std::function<void(const GradientView&)> function;
 };
 using HookId = std::int64_t;
-
-struct OptimizerSpec {
-  std::string name = "sgd";       ///< "sgd", "adam", "adamw", "none"
-  double lr = 0.01, momentum = 0, weight_decay = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
-  bool nesterov = false;
-};
-
-enum class Backend : std::uint8_t { cpu, reference };
-
-struct CompileReport {
-  std::size_t modules = 0, compiled = 0, from_memory = 0, from_disk = 0, shared = 0;
-  double milliseconds = 0;
-  std::size_t kernels = 0;
-};
 
 struct StepResult {
   std::int64_t step = 0;
   double loss = 0;
   double milliseconds = 0;
-  std::vector<std::string> notes;   ///< "recompiled: …", "NaN in input x", fallbacks
+  std::vector<std::string> notes;  ///< "recompiled: …", "NaN in input x", fallbacks
 };
 
 struct MemoryReport {
@@ -99,6 +83,9 @@ struct MemoryReport {
 
 /// Counted fallbacks (DESIGN §5.7): name → count. Never silent: the driver prints them.
 using Fallbacks = std::map<std::string, std::int64_t>;
+
+/// RIFFLE_CACHE_DIR, else $XDG_CACHE_HOME/riffle, else ~/.cache/riffle, else empty.
+std::string default_cache_directory();
 
 class Executable;
 
@@ -115,8 +102,9 @@ class Session {
   Compiler& compiler() noexcept;
   const SessionOptions& options() const noexcept;
 
- private:
   struct Impl;
+
+ private:
   std::shared_ptr<Impl> impl_;
 };
 
@@ -125,12 +113,12 @@ class Executable {
   ~Executable();
 
   // What it is. Valid from creation.
-  const ir::Graph& graph() const;                  ///< as loaded
+  const ir::Graph& graph() const;  ///< as loaded
   const ir::PartitionedGraph& partitioned() const;
   const ir::DifferentiatedGraph& differentiated() const;
 
   // Compiling: creation only splits and differentiates; compile() is also done on first use.
-  CompileReport compile();                         ///< training specialisation at the graph's shapes
+  CompileReport compile();  ///< training specialisation at the graph's shapes
   bool compiled() const noexcept;
   const CompiledGraph& forward_module(std::size_t partition);
   const CompiledGraph* backward_module(std::size_t partition);  ///< null: nothing to do
@@ -151,7 +139,7 @@ class Executable {
   void set(std::string_view name, HostTensor tensor);
   HostTensor get(std::string_view name);
   bool has(std::string_view name);
-  std::vector<std::string> names();                ///< all that get() knows now
+  std::vector<std::string> names();  ///< all that get() knows now
 
   // Hooks; kept over steps and specialisations. Adding or removing recompiles nothing.
   HookId add_hook(HookSpec hook);
@@ -161,17 +149,17 @@ class Executable {
   std::vector<std::string> matching_parameters(std::string_view pattern) const;
 
   // Running.
-  void set_optimizer(OptimizerSpec optimizer);     ///< resets its state
+  void set_optimizer(OptimizerSpec optimizer);  ///< resets its state
   const OptimizerSpec& optimizer() const noexcept;
   void set_learning_rate(double lr);
-  StepResult step();                               ///< forward, backward, hooks, optimizer
-  StepResult evaluate();                           ///< forward only: compiled with training=false
-  void cancel() noexcept;                          ///< from any thread or a signal handler
+  StepResult step();       ///< forward, backward, hooks, optimizer
+  StepResult evaluate();   ///< forward only: compiled with training=false
+  void cancel() noexcept;  ///< from any thread or a signal handler
   std::int64_t steps_done() const noexcept;
 
   // Looking.
   void set_tracing(bool on);
-  const std::vector<runtime::Span>& spans() const; ///< of the steps since tracing was turned on
+  const std::vector<runtime::Span>& spans() const;  ///< of the steps since tracing was turned on
   /// Schedules that the spans' commands belong to stay alive with the Executable.
   runtime::Overlap overlap() const;
   MemoryReport memory();
