@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/literals.h"
+
 namespace riffle::ir {
 namespace {
 
@@ -87,7 +89,7 @@ std::string to_string(const AttrValue& value) {
     std::string operator()(std::int64_t v) const { return std::to_string(v); }
     std::string operator()(double v) const { return float_text(v); }
     std::string operator()(DType v) const { return std::string(name_of(v)); }
-    std::string operator()(const std::string& v) const { return fmt::format("'{}'", v); }
+    std::string operator()(const std::string& v) const { return string_literal(v); }
     std::string operator()(const Ints& v) const { return riffle::to_string(v); }
   };
   return std::visit(Visitor{}, value);

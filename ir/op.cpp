@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/literals.h"
 #include "ir/ops/blocks.h"
 #include "ir/ops/rules.h"
 
@@ -214,30 +215,9 @@ const OpInfo* find_op(std::string_view text) {
 std::span<const OpInfo> all_ops() { return registry().ops; }
 
 std::vector<std::string_view> similar_ops(std::string_view text) {
-  const auto distance = [](std::string_view a, std::string_view b) {
-    std::vector<std::size_t> row(b.size() + 1);
-    for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-    for (std::size_t i = 1; i <= a.size(); ++i) {
-      std::size_t diagonal = row[0];
-      row[0] = i;
-      for (std::size_t j = 1; j <= b.size(); ++j) {
-        const std::size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-        diagonal = row[j];
-        row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-      }
-    }
-    return row.back();
-  };
-  std::vector<std::pair<std::size_t, std::string_view>> near;
-  for (const OpInfo& op : all_ops()) {
-    const std::size_t d = distance(text, op.text);
-    if (d <= std::max<std::size_t>(1, op.text.size() / 3)) near.emplace_back(d, op.text);
-  }
-  std::stable_sort(near.begin(), near.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string_view> names;
-  for (std::size_t i = 0; i < near.size() && i < 3; ++i) names.push_back(near[i].second);
-  return names;
+  for (const OpInfo& op : all_ops()) names.push_back(op.text);
+  return similar_names(text, names);
 }
 
 void complete_attrs(Op op, std::span<const TensorType> operands, Attrs& attrs) {
@@ -287,6 +267,10 @@ TensorType infer_type(Op op, const TypeQuery& query) {
 
 void check_size(const TensorType& type) {
   constexpr std::int64_t limit = std::int64_t{1} << 48;
+  constexpr std::size_t rank_limit = 64;  // rules compare lists of dimensions pairwise
+  if (type.shape.size() > rank_limit)
+    rules::fail(
+        fmt::format("a tensor has at most {} dimensions, not {}", rank_limit, type.shape.size()));
   std::int64_t count = 1;
   for (std::int64_t size : type.shape) {
     if (size < 0) rules::fail(fmt::format("{} has a negative size", to_string(type)));

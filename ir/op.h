@@ -151,7 +151,7 @@ void complete_attrs(Op op, std::span<const TensorType> operands, Attrs& attrs);
 /// Throws GraphError whose message starts with the op's text name.
 TensorType infer_type(Op op, const TypeQuery& query);
 /// Sizes are not negative and their product (zeros taken as one) is at most 2^48: byte counts and
-/// strides then fit 64 bits everywhere. Throws GraphError.
+/// strides then fit 64 bits everywhere. At most 64 dimensions. Throws GraphError.
 void check_size(const TensorType& type);
 
 /// The nearest text names to a misspelt one, for error messages.

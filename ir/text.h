@@ -15,6 +15,9 @@ std::string print(const Graph& graph);
 /// Parses one graph. Throws GraphError with "FILE:LINE:COL" and what was expected.
 Graph parse(std::string_view text, std::string_view file_name);
 
+/// Whether the attribute has the signature's default: print and table leave it out.
+bool is_default(const ArgumentSpec& spec, const AttrValue& value);
+
 /// One row a node, as torch.fx's print_tabular shows it.
 struct TableRow {
   std::string opcode;  ///< placeholder, get_attr, call_function, output (call_module, getitem: stitched)
