@@ -159,6 +159,10 @@ Value Builder::zeros_like(Value x) {
   return full(like.shape, 0, like.dtype);
 }
 
+void Builder::rename(Value value, std::string_view name) {
+  graph_[value.id].name = names_.unique(name);
+}
+
 Graph Builder::finish(std::vector<Value> outputs) {
   graph_.outputs.clear();
   for (Value output : outputs) {

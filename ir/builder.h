@@ -20,12 +20,15 @@ class Builder {
   /// Appends a node. Fills in the attributes' defaults, normalises negative dimensions, infers the
   /// result type. The name is made unique; empty means the op's text name.
   /// Throws GraphError at `location` saying what would fit.
-  Value append(Op op, std::span<const Value> operands, Attrs attrs = {}, std::string_view name = {});
+  Value append(Op op, std::span<const Value> operands, Attrs attrs = {},
+               std::string_view name = {});
   Value append(Op op, std::initializer_list<Value> operands, Attrs attrs = {},
                std::string_view name = {});
   /// input or param, whose type is given rather than inferred.
   Value append_source(Op op, TensorType type, std::string_view name, Attrs attrs = {});
   void append_break();
+  /// Gives a value another name, made unique.
+  void rename(Value value, std::string_view name);
 
   // Shorthand for op blocks. A cast to the same dtype, a reshape to the same shape and the like
   // return the operand itself.

@@ -2,28 +2,34 @@
 
 #include "jit/session_impl.h"
 
-namespace riffle::jit {
+namespace riffle {
 
-Executable::Impl::Impl(std::shared_ptr<Session::Impl> owner, ir::Graph g,
+using namespace jit;  // NOLINT: the implementation of one class, in its own file
+
+Executable::Impl::Impl(std::shared_ptr<Session::Impl> owner, Graph g,
                        std::unique_ptr<ir::SplitPolicy> p)
     : session(std::move(owner)), graph(std::move(g)), policy(std::move(p)) {
-  partitioned = ir::split(graph, *policy);
+  partitioned = ir::split(graph.ir(), *policy);
   try {
     differentiated = ir::differentiate(partitioned);
   } catch (const GraphError&) {
     not_trainable = std::current_exception();
     differentiated = ir::forward_only(partitioned);
   }
-  parameter_set.assign(graph.nodes.size(), false);
+  parameter_set.assign(graph.ir().nodes.size(), false);
   state = std::make_unique<State>(*session->device, partitioned.whole, differentiated, optimizer);
 }
 
 Executable::Executable(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Executable::~Executable() = default;
 
-const ir::Graph& Executable::graph() const { return impl_->graph; }
-const ir::PartitionedGraph& Executable::partitioned() const { return impl_->partitioned; }
-const ir::DifferentiatedGraph& Executable::differentiated() const { return impl_->differentiated; }
+Executable::Executable(Executable&&) noexcept = default;
+Executable& Executable::operator=(Executable&&) noexcept = default;
+
+const Graph& Executable::graph() const noexcept { return impl_->graph; }
+std::size_t Executable::partition_count() const noexcept {
+  return impl_->partitioned.partitions.size();
+}
 
 CompileReport Executable::compile() {
   CompileReport report;
@@ -34,44 +40,6 @@ CompileReport Executable::compile() {
   impl_->last_ran = false;
   return report;
 }
-bool Executable::compiled() const noexcept { return impl_->last != nullptr; }
-
-const CompiledGraph& Executable::forward_module(std::size_t partition) {
-  if (!impl_->last) compile();
-  if (partition >= impl_->last->forward.size())
-    throw UsageError({.what = "there is no partition " + std::to_string(partition),
-                      .hint = "0 to " + std::to_string(impl_->last->forward.size() - 1)});
-  return *impl_->last->forward[partition];
-}
-const CompiledGraph* Executable::backward_module(std::size_t partition) {
-  forward_module(partition);  // checks, compiles
-  if (partition >= impl_->last->backward.size()) return nullptr;
-  return impl_->last->backward[partition].get();
-}
-std::shared_ptr<const runtime::Schedule> Executable::schedule() {
-  if (!impl_->last) compile();
-  impl_->refresh(*impl_->last);
-  return impl_->last->built.schedule;
-}
-
-void Executable::set_backend(std::size_t partition, Backend backend) {
-  if (partition >= impl_->partitioned.partitions.size())
-    throw UsageError(
-        {.what = "there is no partition " + std::to_string(partition), .hint = "show partitions"});
-  impl_->backends.resize(impl_->partitioned.partitions.size(), Backend::cpu);
-  impl_->backends[partition] = backend;
-  impl_->fallbacks.erase("partitions on the reference evaluator");
-  for (Backend used : impl_->backends)
-    if (used == Backend::reference) ++impl_->fallbacks["partitions on the reference evaluator"];
-  impl_->specialisations.clear();
-  impl_->last_types.clear();
-  impl_->last = nullptr;
-}
-Backend Executable::backend(std::size_t partition) const {
-  return partition < impl_->backends.size() ? impl_->backends[partition] : Backend::cpu;
-}
-std::size_t Executable::specialisations() const noexcept { return impl_->specialisations.size(); }
-
 void Executable::set_hooks_at(HooksAt at) {
   impl_->hooks_at = at;
   ++impl_->configuration;
@@ -82,8 +50,8 @@ void Executable::init(std::uint64_t seed) { impl_->initialise(seed); }
 void Executable::set(std::string_view name, HostTensor tensor) {
   impl_->set_tensor(name, std::move(tensor));
 }
-HostTensor Executable::get(std::string_view name) { return impl_->get_tensor(name); }
-bool Executable::has(std::string_view name) {
+HostTensor Executable::get(std::string_view name) const { return impl_->get_tensor(name); }
+bool Executable::has(std::string_view name) const {
   try {
     impl_->get_tensor(name);
     return true;
@@ -91,7 +59,7 @@ bool Executable::has(std::string_view name) {
     return false;
   }
 }
-std::vector<std::string> Executable::names() { return impl_->tensor_names(); }
+std::vector<std::string> Executable::names() const { return impl_->tensor_names(); }
 
 HookId Executable::add_hook(HookSpec hook) {
   if (!hook.function) throw UsageError({.what = "a hook needs a function"});
@@ -151,8 +119,31 @@ void Executable::set_tracing(bool on) {
   }
   impl_->tracing = on;
 }
-const std::vector<runtime::Span>& Executable::spans() const { return impl_->spans; }
-runtime::Overlap Executable::overlap() const { return runtime::measure_overlap(impl_->spans); }
+OverlapReport Executable::overlap() const {
+  const runtime::Overlap overlap = runtime::measure_overlap(impl_->spans);
+  auto ms = [](std::int64_t ns) { return static_cast<double>(ns) * 1e-6; };
+  return {ms(overlap.wall_ns), ms(overlap.compute_ns), ms(overlap.hook_ns), ms(overlap.hidden_ns),
+          ms(overlap.exposed_ns)};
+}
+
+namespace {
+const runtime::Schedule& traced_schedule(const Executable::Impl& impl) {
+  if (impl.traced_schedules.empty())
+    throw UsageError({.what = "nothing was traced yet", .hint = "set_tracing(true), then step"});
+  return *impl.traced_schedules.back();
+}
+}  // namespace
+
+std::string Executable::chrome_trace() const {
+  return runtime::chrome_trace(impl_->spans, traced_schedule(*impl_));
+}
+std::string Executable::timeline(int width, bool unicode) const {
+  const runtime::Schedule& schedule = traced_schedule(*impl_);
+  std::vector<runtime::Span> last_step;
+  for (const runtime::Span& span : impl_->spans)
+    if (span.step == impl_->spans.back().step) last_step.push_back(span);
+  return runtime::terminal_timeline(last_step, schedule, width, unicode);
+}
 
 MemoryReport Executable::memory() {
   if (!impl_->last) compile();
@@ -160,19 +151,25 @@ MemoryReport Executable::memory() {
   const Specialisation& spec = *impl_->last;
   const StateLayout& layout = impl_->state->layout();
   MemoryReport report;
-  report.arena_bytes = spec.built.plan.peak_bytes;
-  report.lower_bound_bytes = spec.built.plan.lower_bound_bytes;
-  report.parameter_bytes = layout.bytes[kParameters];
-  report.gradient_bytes = layout.bytes[kGradients];
-  report.optimizer_bytes = layout.bytes[kState0] + layout.bytes[kState1];
-  report.input_bytes = spec.io.input_bytes;
-  report.output_bytes = spec.io.output_bytes;
+  report.arena = spec.built.plan.peak_bytes;
+  report.lower_bound = spec.built.plan.lower_bound_bytes;
+  report.parameters = layout.bytes[kParameters];
+  report.gradients = layout.bytes[kGradients];
+  report.optimizer = layout.bytes[kState0] + layout.bytes[kState1];
+  report.inputs = spec.io.input_bytes;
+  report.outputs = spec.io.output_bytes;
   for (const ir::PartitionGradient& gradient : spec.gradients.partitions)
-    report.residual_bytes += gradient.residual_bytes;
+    report.residuals += gradient.residual_bytes;
   report.device_allocated = impl_->session->device->allocated_bytes();
   report.device_peak = impl_->session->device->peak_bytes();
   return report;
 }
 const Fallbacks& Executable::fallbacks() const noexcept { return impl_->fallbacks; }
 
-}  // namespace riffle::jit
+std::string_view name_of(HookPoint point) noexcept {
+  constexpr std::string_view kNames[] = {"post_accumulate", "pre_forward", "post_forward",
+                                         "pre_backward", "post_backward"};
+  return kNames[static_cast<int>(point)];
+}
+
+}  // namespace riffle

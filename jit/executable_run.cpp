@@ -10,8 +10,10 @@
 #include "ir/retype.h"
 #include "jit/session_impl.h"
 
-namespace riffle::jit {
+namespace riffle {
 namespace {
+
+using namespace jit;  // NOLINT: the implementation of one class, in its own file
 
 constexpr std::size_t kMostSpecialisations = 8;
 
@@ -32,6 +34,18 @@ std::string recompiled_note(const ir::Graph& graph, const std::vector<TensorType
   return note;
 }
 
+/// The public HookStream over a device's stream.
+class HookStreamOn : public HookStream {
+ public:
+  HookStreamOn(runtime::Stream* stream, const runtime::Command* command)
+      : stream_(stream), command_(command) {}
+  void call(std::function<void()> work) override { stream_->host_call(std::move(work), command_); }
+
+ private:
+  runtime::Stream* stream_;
+  const runtime::Command* command_;
+};
+
 }  // namespace
 
 Specialisation& Executable::Impl::specialisation(bool training, std::vector<std::string>& notes,
@@ -48,7 +62,7 @@ Specialisation& Executable::Impl::specialisation(bool training, std::vector<std:
                             [&](const auto& entry) { return entry.first == key; });
   if (found == specialisations.end()) {
     CompileReport local;
-    auto spec = specialise(ir::retype(graph, types), *policy, training, optimizer, backends,
+    auto spec = specialise(ir::retype(graph.ir(), types), *policy, training, optimizer, backends,
                            session->compiler, local);
     runtime::Device& device = *session->device;
     spec->inputs = device.allocate(spec->io.input_bytes, "inputs");
@@ -86,7 +100,9 @@ std::vector<HookSlot> Executable::Impl::hook_slots(
     auto call = [function = hook.function, name = slot.label, type, partition = slot.partition,
                  this](const runtime::HookCall& hook_call) {
       const std::int32_t where = hook_call.command ? hook_call.command->partition : partition;
-      function({name, type, hook_call.gradient, where, steps, hook_call.stream});
+      HookStreamOn stream(hook_call.stream, hook_call.command);
+      function(
+          {name, type, hook_call.gradient, where, steps, hook_call.stream ? &stream : nullptr});
     };
     functions.push_back({hook.is_stream_hook, std::move(call)});
   };
@@ -210,4 +226,4 @@ StepResult Executable::Impl::run(bool training) {
   return result;
 }
 
-}  // namespace riffle::jit
+}  // namespace riffle

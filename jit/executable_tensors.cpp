@@ -6,8 +6,10 @@
 #include "jit/initialise.h"
 #include "jit/session_impl.h"
 
-namespace riffle::jit {
+namespace riffle {
 namespace {
+
+using namespace jit;  // NOLINT: the implementation of one class, in its own file
 
 constexpr std::string_view kGradientPrefix = "grad/", kParameterPrefix = "param/";
 
@@ -164,4 +166,4 @@ void Executable::Impl::initialise(std::uint64_t seed) {
   ++configuration;  // the optimizer's buffers are new
 }
 
-}  // namespace riffle::jit
+}  // namespace riffle

@@ -8,15 +8,9 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "riffle/session.h"
 
 namespace riffle::jit {
-
-/// Names and defaults are PyTorch's.
-struct OptimizerSpec {
-  std::string name = "sgd";  ///< "sgd", "adam", "adamw", "none"
-  double lr = 0.01, momentum = 0, weight_decay = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
-  bool nesterov = false;
-};
 
 /// Throws UsageError for an unknown name or a value that makes no sense.
 void check(const OptimizerSpec& spec);

@@ -557,12 +557,6 @@ BuiltSchedule StepAssembler::run() {
 
 }  // namespace
 
-std::string_view name_of(HookPoint point) noexcept {
-  constexpr std::string_view kNames[] = {"post_accumulate", "pre_forward", "post_forward",
-                                         "pre_backward", "post_backward"};
-  return kNames[static_cast<int>(point)];
-}
-
 BuiltSchedule build_schedule(const StepProgram& program, const std::vector<HookSlot>& hooks,
                              const ScheduleOptions& options) {
   return StepAssembler(program, hooks, options).run();

@@ -19,18 +19,6 @@
 
 namespace riffle::jit {
 
-enum class HooksAt : std::uint8_t { gradient, partition };  ///< `set hooks.at`
-
-/// Where in a step a hook runs. `post_accumulate` = gradient ready (the default).
-enum class HookPoint : std::uint8_t {
-  post_accumulate,
-  pre_forward,
-  post_forward,
-  pre_backward,
-  post_backward
-};
-std::string_view name_of(HookPoint point) noexcept;
-
 /// One hook on one subject; its index is Hook::slot.
 struct HookSlot {
   std::string label;  ///< the parameter's or partition's name

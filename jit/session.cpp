@@ -1,9 +1,12 @@
 #include "jit/session.h"
 
+#include <iterator>
+#include <sstream>
+
 #include "jit/session_impl.h"
 #include "support/env.h"
 
-namespace riffle::jit {
+namespace riffle {
 namespace {
 
 std::unique_ptr<runtime::Device> make_device(const SessionOptions& options) {
@@ -15,16 +18,22 @@ std::unique_ptr<runtime::Device> make_device(const SessionOptions& options) {
       {.what = "there is no device '" + options.device + "' in this build", .hint = "cpu or null"});
 }
 
-CompilerOptions compiler_options(const SessionOptions& options) {
-  CompilerOptions compiler;
+jit::CompilerOptions compiler_options(const SessionOptions& options) {
+  jit::CompilerOptions compiler;
   compiler.target = codegen::detect_host();
 #if defined(RIFFLE_SANITIZE_NAME)
   compiler.target.sanitizer = RIFFLE_SANITIZE_NAME;
 #endif
   compiler.fusion.fuse = options.fuse;
-  compiler.cache_directory = options.cache_directory;
+  compiler.cache_directory = options.cache_directory == "default" ? jit::default_cache_directory()
+                                                                  : options.cache_directory;
   compiler.threads = options.threads;
   return compiler;
+}
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
 }
 
 }  // namespace
@@ -34,15 +43,15 @@ Session::Impl::Impl(SessionOptions o)
 
 Session::Session(SessionOptions options) : impl_(std::make_shared<Impl>(std::move(options))) {}
 Session::~Session() = default;
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
 
-std::unique_ptr<Executable> Session::create(ir::Graph graph,
-                                            std::unique_ptr<ir::SplitPolicy> policy) {
-  return std::make_unique<Executable>(
-      std::make_unique<Executable::Impl>(impl_, std::move(graph), std::move(policy)));
+Executable Session::compile(const Graph& graph, const CompileOptions& options) {
+  return jit::create(*this, graph, ir::make_split_policy(words_of(options.split)));
 }
-runtime::Device& Session::device() noexcept { return *impl_->device; }
-Compiler& Session::compiler() noexcept { return impl_->compiler; }
 const SessionOptions& Session::options() const noexcept { return impl_->options; }
+
+namespace jit {
 
 std::string default_cache_directory() {
   if (auto directory = environment("RIFFLE_CACHE_DIR")) return *directory;
@@ -50,5 +59,13 @@ std::string default_cache_directory() {
   if (auto directory = environment("HOME")) return *directory + "/.cache/riffle";
   return {};
 }
+runtime::Device& device(const Session& session) noexcept { return *session.impl().device; }
+Compiler& compiler(const Session& session) noexcept { return session.impl().compiler; }
+Executable create(const Session& session, const Graph& graph,
+                  std::unique_ptr<ir::SplitPolicy> policy) {
+  return Executable(std::make_unique<Executable::Impl>(session.impl().shared_from_this(), graph,
+                                                       std::move(policy)));
+}
 
-}  // namespace riffle::jit
+}  // namespace jit
+}  // namespace riffle

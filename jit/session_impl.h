@@ -13,13 +13,6 @@
 
 namespace riffle::jit {
 
-struct Session::Impl {
-  explicit Impl(SessionOptions options);
-  SessionOptions options;
-  std::unique_ptr<runtime::Device> device;
-  Compiler compiler;
-};
-
 /// The parameters, gradients and optimizer state of an Executable, on the device.
 class State {
  public:
@@ -43,19 +36,30 @@ class State {
   std::unique_ptr<runtime::Buffer> buffers_[kBufferCount];
 };
 
+}  // namespace riffle::jit
+
+namespace riffle {
+
+struct Session::Impl : std::enable_shared_from_this<Session::Impl> {
+  explicit Impl(SessionOptions options);
+  SessionOptions options;
+  std::unique_ptr<runtime::Device> device;
+  jit::Compiler compiler;
+};
+
 struct Executable::Impl {
-  Impl(std::shared_ptr<Session::Impl> session, ir::Graph graph,
+  Impl(std::shared_ptr<Session::Impl> session, Graph graph,
        std::unique_ptr<ir::SplitPolicy> policy);
 
   // Specialisations (executable_run.cpp).
-  Specialisation& specialisation(bool training, std::vector<std::string>& notes,
-                                 CompileReport* report);
-  void refresh(Specialisation& spec);
-  void upload_inputs(Specialisation& spec);
+  jit::Specialisation& specialisation(bool training, std::vector<std::string>& notes,
+                                      CompileReport* report);
+  void refresh(jit::Specialisation& spec);
+  void upload_inputs(jit::Specialisation& spec);
   StepResult run(bool training);
-  double read_loss(const Specialisation& spec) const;
-  std::vector<HookSlot> hook_slots(const Specialisation& spec,
-                                   std::vector<runtime::HookFunction>& functions) const;
+  double read_loss(const jit::Specialisation& spec) const;
+  std::vector<jit::HookSlot> hook_slots(const jit::Specialisation& spec,
+                                        std::vector<runtime::HookFunction>& functions) const;
 
   // Tensors (executable_tensors.cpp).
   const ir::Graph& whole() const { return partitioned.whole; }
@@ -66,14 +70,14 @@ struct Executable::Impl {
 
   // Destroyed in reverse order: what uses the device before the session that owns it.
   std::shared_ptr<Session::Impl> session;
-  ir::Graph graph;
+  Graph graph;
   std::unique_ptr<ir::SplitPolicy> policy;
   ir::PartitionedGraph partitioned;
   ir::DifferentiatedGraph differentiated;
   std::exception_ptr not_trainable;  ///< why `differentiated` is forward only
   OptimizerSpec optimizer;
-  std::unique_ptr<State> state;
-  std::vector<Backend> backends;
+  std::unique_ptr<jit::State> state;
+  std::vector<jit::Backend> backends;
 
   std::map<std::string, HostTensor, std::less<>> inputs;
   std::map<std::string, std::int64_t, std::less<>> input_versions;
@@ -86,9 +90,9 @@ struct Executable::Impl {
     std::vector<TensorType> types;
     bool operator==(const Key&) const = default;
   };
-  std::vector<std::pair<Key, std::unique_ptr<Specialisation>>> specialisations;
+  std::vector<std::pair<Key, std::unique_ptr<jit::Specialisation>>> specialisations;
   std::int64_t use_clock = 0;
-  Specialisation* last = nullptr;  ///< last run, or compiled
+  jit::Specialisation* last = nullptr;  ///< last run, or compiled
   bool last_ran = false;
   std::map<bool, std::vector<TensorType>> last_types;  ///< by training: for "recompiled"
 
@@ -109,4 +113,4 @@ struct Executable::Impl {
   std::vector<std::shared_ptr<const runtime::Schedule>> traced_schedules;
 };
 
-}  // namespace riffle::jit
+}  // namespace riffle

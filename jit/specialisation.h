@@ -16,12 +16,6 @@ namespace riffle::jit {
 
 enum class Backend : std::uint8_t { cpu, reference };
 
-struct CompileReport {
-  std::size_t modules = 0, compiled = 0, from_memory = 0, from_disk = 0, shared = 0;
-  double milliseconds = 0;
-  std::size_t kernels = 0;
-};
-
 /// Buffers, modules and schedule that one run needs. Owned by an Executable.
 struct Specialisation {
   ir::PartitionedGraph graph;

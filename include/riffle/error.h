@@ -19,10 +19,10 @@ namespace riffle {
 
 /// The parts of an error's message. `what` is required; the others may be empty.
 struct ErrorText {
-  std::string what;     ///< one sentence: what went wrong
-  std::string where{};  ///< "FILE:LINE:COL", "%node in @graph", a path, a command
-  std::string hint{};   ///< what to try
-  std::string foreign{};///< name of a foreign library's code, e.g. "ENOSPC"
+  std::string what;       ///< one sentence: what went wrong
+  std::string where{};    ///< "FILE:LINE:COL", "%node in @graph", a path, a command
+  std::string hint{};     ///< what to try
+  std::string foreign{};  ///< name of a foreign library's code, e.g. "ENOSPC"
 };
 
 /// Base of every exception that riffle throws on bad input or a failing world.

@@ -1,0 +1,101 @@
+// What tools inside riffle see of an Executable.
+#include <cstring>
+
+#include "jit/session_impl.h"
+
+namespace riffle::jit {
+namespace {
+
+Specialisation& current(Executable& executable) {
+  if (!executable.impl().last) executable.compile();
+  return *executable.impl().last;
+}
+
+void check_partition(const Executable& executable, std::size_t partition) {
+  const std::size_t count = executable.impl().partitioned.partitions.size();
+  if (partition >= count)
+    throw UsageError({.what = "there is no partition " + std::to_string(partition),
+                      .hint = "0 to " + std::to_string(count - 1)});
+}
+
+void copy_buffer(const runtime::Buffer* from, runtime::Buffer* to) {
+  auto* source = const_cast<runtime::Buffer*>(from)->host();
+  if (source && to->host() && to->bytes() > 0)
+    std::memcpy(to->host(), source, static_cast<std::size_t>(to->bytes()));
+}
+
+}  // namespace
+
+const ir::PartitionedGraph& partitioned(const Executable& executable) {
+  return executable.impl().partitioned;
+}
+const ir::DifferentiatedGraph& differentiated(const Executable& executable) {
+  return executable.impl().differentiated;
+}
+void require_trainable(const Executable& executable) {
+  if (executable.impl().not_trainable) std::rethrow_exception(executable.impl().not_trainable);
+}
+
+Executable clone(const Executable& executable, std::unique_ptr<ir::SplitPolicy> policy) {
+  const Executable::Impl& from = executable.impl();
+  auto to = std::make_unique<Executable::Impl>(from.session, from.graph, std::move(policy));
+  to->optimizer = from.optimizer;
+  to->state->reset_optimizer(to->optimizer);
+  to->inputs = from.inputs;
+  to->input_versions = from.input_versions;
+  to->inputs_with_nan = from.inputs_with_nan;
+  to->next_version = from.next_version;
+  to->parameter_set = from.parameter_set;
+  to->optimizer_steps = from.optimizer_steps;
+  copy_buffer(from.state->buffer(kParameters), to->state->buffer(kParameters));
+  // Gradients and optimizer state lie in ready order, which is the graph's, not the split's; they
+  // are copied by parameter all the same.
+  for (ir::ValueId id : from.differentiated.gradient_parameters)
+    for (int i = 0; i < state_count(from.optimizer); ++i) {
+      auto source = from.state->bytes(from.state->layout().states[i][id]);
+      auto target = to->state->bytes(to->state->layout().states[i][id]);
+      if (!source.empty()) std::memcpy(target.data(), source.data(), source.size());
+    }
+  return Executable(std::move(to));
+}
+
+const CompiledGraph& forward_module(Executable& executable, std::size_t partition) {
+  check_partition(executable, partition);
+  return *current(executable).forward[partition];
+}
+const CompiledGraph* backward_module(Executable& executable, std::size_t partition) {
+  check_partition(executable, partition);
+  const auto& backward = current(executable).backward;
+  return partition < backward.size() ? backward[partition].get() : nullptr;
+}
+std::shared_ptr<const runtime::Schedule> schedule(Executable& executable) {
+  Specialisation& spec = current(executable);
+  executable.impl().refresh(spec);
+  return spec.built.schedule;
+}
+std::size_t specialisation_count(const Executable& executable) noexcept {
+  return executable.impl().specialisations.size();
+}
+
+void set_backend(Executable& executable, std::size_t partition, Backend backend) {
+  check_partition(executable, partition);
+  Executable::Impl& impl = executable.impl();
+  impl.backends.resize(impl.partitioned.partitions.size(), Backend::cpu);
+  impl.backends[partition] = backend;
+  impl.fallbacks.erase("partitions on the reference evaluator");
+  for (Backend used : impl.backends)
+    if (used == Backend::reference) ++impl.fallbacks["partitions on the reference evaluator"];
+  impl.specialisations.clear();
+  impl.last_types.clear();
+  impl.last = nullptr;
+}
+Backend backend(const Executable& executable, std::size_t partition) {
+  const auto& backends = executable.impl().backends;
+  return partition < backends.size() ? backends[partition] : Backend::cpu;
+}
+
+const std::vector<runtime::Span>& spans(const Executable& executable) {
+  return executable.impl().spans;
+}
+
+}  // namespace riffle::jit
