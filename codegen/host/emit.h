@@ -21,6 +21,8 @@ struct EmitContext {
   const KernelProgram& program;
   const KernelSpec& spec;
   const HostTarget& target;
+  std::vector<llvm::Value*> operand_addresses;  ///< loaded in the entry block
+  std::vector<llvm::MDNode*> access_tags;       ///< TBAA: operands that cannot overlap differ
 
   llvm::Value* task_begin() const { return function->getArg(1); }
   llvm::Value* task_end() const { return function->getArg(2); }
@@ -29,6 +31,10 @@ struct EmitContext {
   /// Loads the operand's address (marked invariant, 64-byte aligned; noalias where it may be).
   llvm::Value* operand(std::int32_t index) const;
   DType operand_dtype(std::int32_t index) const;
+  const TensorType& operand_type(std::int32_t index) const;
+  /// Tells LLVM which operand a load, a store or a masked intrinsic touches, so that it can move
+  /// accesses of different operands past each other.
+  void tag(llvm::Value* access, std::int32_t operand) const;
 };
 
 runtime::KernelGeometry emit_loop(EmitContext& context, const LoopBody& body);
@@ -49,11 +55,19 @@ struct Lanes {
 
 /// Evaluates an expression list; `carried` are the values for Expr::carried (scalars or vectors of
 /// `width`; bf16, f16 and bool in the registers' form that scalar_llvm.h documents). Returns one
-/// value per expression.
+/// value per expression; one that is the same in every lane stays a scalar (`widen` makes it a
+/// vector, emit_stores takes either). May end in another basic block than it began in (reports of
+/// bad indices branch).
 std::vector<llvm::Value*> emit_exprs(EmitContext& context, const std::vector<Expr>& exprs,
                                      const Lanes& lanes, std::span<llvm::Value* const> carried);
 void emit_stores(EmitContext& context, const std::vector<Store>& stores,
                  std::span<llvm::Value* const> values, const std::vector<Expr>& exprs,
                  const Lanes& lanes);
+/// `index` (i64, scalar or vector) where it lies in [0, size), else 0 and a report in the status
+/// word; lanes where `mask` is false do not report. Null mask: all do.
+llvm::Value* checked_index(EmitContext& context, llvm::Value* index, std::int64_t size,
+                           llvm::Value* mask);
+/// A scalar repeated in every lane; a vector, and anything when width is 1, as it is.
+llvm::Value* widen(EmitContext& context, llvm::Value* value, int width);
 
 }  // namespace riffle::codegen

@@ -1,0 +1,148 @@
+// The list of instructions, types and intrinsics that code generation has been seen to handle.
+#include "codegen/host/check_ir.h"
+
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/Instructions.h>
+#include <llvm/IR/IntrinsicInst.h>
+#include <llvm/IR/Module.h>
+#include <llvm/IR/Operator.h>
+
+#include "riffle/error.h"
+
+namespace riffle::codegen {
+namespace {
+
+[[noreturn]] void reject(const std::string& what, const std::string& where) {
+  throw CompileError({.what = "generated IR contains " + what + ", which no kernel may",
+                      .where = where,
+                      .hint = "this is a bug of riffle; `backend K reference` works around it"});
+}
+
+bool is_allowed_type(const llvm::Type* type) {
+  if (const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type))
+    return vector->getNumElements() <= 1024 && is_allowed_type(vector->getElementType());
+  if (const auto* integer = llvm::dyn_cast<llvm::IntegerType>(type))
+    return integer->getBitWidth() <= 64;
+  if (const auto* array = llvm::dyn_cast<llvm::ArrayType>(type))
+    return is_allowed_type(array->getElementType());
+  return type->isFloatTy() || type->isDoubleTy() || type->isHalfTy() || type->isPointerTy() ||
+         type->isVoidTy() || type->isLabelTy() || type->isMetadataTy() || type->isTokenTy();
+}
+
+bool is_allowed_opcode(unsigned opcode) {
+  using llvm::Instruction;
+  switch (opcode) {
+    case Instruction::Ret:
+    case Instruction::Br:
+    case Instruction::Switch:
+    case Instruction::Unreachable:
+    case Instruction::FNeg:
+    case Instruction::Add:
+    case Instruction::FAdd:
+    case Instruction::Sub:
+    case Instruction::FSub:
+    case Instruction::Mul:
+    case Instruction::FMul:
+    case Instruction::UDiv:
+    case Instruction::SDiv:
+    case Instruction::FDiv:
+    case Instruction::URem:
+    case Instruction::SRem:
+    case Instruction::Shl:
+    case Instruction::LShr:
+    case Instruction::AShr:
+    case Instruction::And:
+    case Instruction::Or:
+    case Instruction::Xor:
+    case Instruction::Alloca:
+    case Instruction::Load:
+    case Instruction::Store:
+    case Instruction::GetElementPtr:
+    case Instruction::Trunc:
+    case Instruction::ZExt:
+    case Instruction::SExt:
+    case Instruction::FPToSI:
+    case Instruction::UIToFP:
+    case Instruction::SIToFP:
+    case Instruction::FPTrunc:
+    case Instruction::FPExt:
+    case Instruction::PtrToInt:
+    case Instruction::IntToPtr:
+    case Instruction::BitCast:
+    case Instruction::ICmp:
+    case Instruction::FCmp:
+    case Instruction::PHI:
+    case Instruction::Call:
+    case Instruction::Select:
+    case Instruction::ExtractElement:
+    case Instruction::InsertElement:
+    case Instruction::ShuffleVector:
+    case Instruction::Freeze:
+      return true;
+    default:
+      return false;  // FRem is a call of fmod, among others
+  }
+}
+
+bool is_allowed_intrinsic(llvm::Intrinsic::ID id) {
+  using namespace llvm;
+  switch (id) {
+    case Intrinsic::fma:
+    case Intrinsic::sqrt:
+    case Intrinsic::fabs:
+    case Intrinsic::floor:
+    case Intrinsic::roundeven:
+    case Intrinsic::maximum:
+    case Intrinsic::minimum:
+    case Intrinsic::abs:
+    case Intrinsic::smin:
+    case Intrinsic::smax:
+    case Intrinsic::umin:
+    case Intrinsic::umax:
+    case Intrinsic::cttz:
+    case Intrinsic::ctlz:
+    case Intrinsic::fptosi_sat:
+    case Intrinsic::masked_load:
+    case Intrinsic::masked_store:
+    case Intrinsic::masked_gather:
+    case Intrinsic::masked_scatter:
+    case Intrinsic::vector_reduce_or:
+    case Intrinsic::prefetch:
+    case Intrinsic::assume:
+    case Intrinsic::experimental_noalias_scope_decl:
+    case Intrinsic::lifetime_start:
+    case Intrinsic::lifetime_end:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void check_ir(const llvm::Module& module, const std::string& where) {
+  for (const llvm::Function& function : module) {
+    if (function.isDeclaration()) {
+      if (!function.isIntrinsic()) reject("a call of '" + function.getName().str() + "'", where);
+      if (!is_allowed_intrinsic(function.getIntrinsicID()))
+        reject("the intrinsic '" + function.getName().str() + "'", where);
+      continue;
+    }
+    const std::string place = where + ", @" + function.getName().str();
+    for (const llvm::Instruction& instruction : llvm::instructions(function)) {
+      if (!is_allowed_opcode(instruction.getOpcode()))
+        reject(std::string("the instruction '") + instruction.getOpcodeName() + "'", place);
+      if (!is_allowed_type(instruction.getType())) reject("a type without a lowering", place);
+      for (const llvm::Use& operand : instruction.operands())
+        if (!is_allowed_type(operand->getType())) reject("a type without a lowering", place);
+      if (const auto* call = llvm::dyn_cast<llvm::CallInst>(&instruction)) {
+        if (call->isInlineAsm()) reject("inline assembly", place);
+        if (!call->getCalledFunction()) reject("an indirect call", place);
+      }
+      if (llvm::isa<llvm::FPMathOperator>(instruction) && instruction.getFastMathFlags().any())
+        reject("fast-math flags", place);
+    }
+  }
+}
+
+}  // namespace riffle::codegen
