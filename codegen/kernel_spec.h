@@ -85,8 +85,9 @@ enum class ReduceKind : std::uint8_t { sum, max, min, prod, argmax };
 struct RowBody {
   struct Reduction {
     ReduceKind kind = ReduceKind::sum;
-    ExprId value = -1;      ///< in the stage's exprs
-    DType dtype = DType::f32; ///< of the accumulator and the result (argmax: the value's; result i64)
+    ExprId value = -1;  ///< in the stage's exprs
+    DType dtype =
+        DType::f32;  ///< of the accumulator and the result (argmax: the value's; result i64)
   };
   struct Stage {
     std::vector<Expr> exprs;
@@ -95,7 +96,7 @@ struct RowBody {
   };
   Shape outer, inner;
   std::vector<Stage> stages;
-  std::vector<Expr> final_exprs;    ///< per point of outer (strides of inner dims are 0)
+  std::vector<Expr> final_exprs;  ///< per point of outer (strides of inner dims are 0)
   std::vector<Store> final_stores;
   /// True when the reduced dimensions include the tensor's last one: the lanes of
   /// reduction_order.h; otherwise elements are folded one after the other.
@@ -120,16 +121,16 @@ struct MatmulBody {
   std::vector<Store> stores;
 };
 
-/// out = base; then for every point of `space` in row-major order: out[address + stride·index] += src.
-/// Deterministic: contributions to one element are added in row-major order of `space`.
+/// out = base; then for every point of `space` in row-major order: out[address + stride·index] +=
+/// src. Deterministic: contributions to one element are added in row-major order of `space`.
 struct ScatterBody {
-  Shape space;               ///< of index and src
+  Shape space;  ///< of index and src
   std::vector<Expr> exprs;
   ExprId index = -1, source = -1;
-  Affine address;            ///< into out, without the indexed dimension
+  Affine address;  ///< into out, without the indexed dimension
   std::int64_t index_stride = 0, index_size = 0;
-  std::int32_t out = -1;     ///< operand
-  std::int32_t base = -1;    ///< operand, dense like out; -1: base is all zeros
+  std::int32_t out = -1;   ///< operand
+  std::int32_t base = -1;  ///< operand, dense like out; -1: base is all zeros
   Shape out_shape;
 };
 
