@@ -1,0 +1,137 @@
+#include "io/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "riffle/error.h"
+
+namespace riffle::io {
+namespace {
+
+[[noreturn]] void fail(const std::string& what, const std::string& path, int code,
+                       std::string hint = {}) {
+  throw IoError({.what = what + ": " + std::strerror(code),
+                 .where = path,
+                 .hint = std::move(hint),
+                 .foreign = strerrorname_np(code) ? strerrorname_np(code) : ""});
+}
+
+/// Owns a file descriptor.
+class File {
+ public:
+  File(const std::string& path, int flags, mode_t mode = 0644)
+      : descriptor_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {}
+  ~File() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int get() const noexcept { return descriptor_; }
+  explicit operator bool() const noexcept { return descriptor_ >= 0; }
+  int close() noexcept { return ::close(std::exchange(descriptor_, -1)); }
+
+ private:
+  int descriptor_;
+};
+
+/// Writes all of it; 0, or the error's code.
+int write_all(int descriptor, std::span<const std::byte> bytes) noexcept {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::vector<std::byte> read_file(const std::string& path, std::int64_t most_bytes) {
+  File file(path, O_RDONLY);
+  if (!file) fail("cannot open", path, errno);
+  struct stat status{};
+  if (::fstat(file.get(), &status) != 0) fail("cannot look at", path, errno);
+  if (!S_ISREG(status.st_mode)) throw IoError({.what = "is not a regular file", .where = path});
+  if (status.st_size > most_bytes)
+    throw IoError({.what = "is too large: " + std::to_string(status.st_size) + " bytes, at most " +
+                           std::to_string(most_bytes),
+                   .where = path});
+  std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
+  std::size_t filled = 0;
+  while (filled < bytes.size()) {
+    const ssize_t got = ::read(file.get(), bytes.data() + filled, bytes.size() - filled);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail("cannot read", path, errno);
+    if (got == 0) break;  // it shrank meanwhile
+    filled += static_cast<std::size_t>(got);
+  }
+  bytes.resize(filled);
+  return bytes;
+}
+
+std::string read_text(const std::string& path, std::int64_t most_bytes) {
+  const std::vector<std::byte> bytes = read_file(path, most_bytes);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+void write_file(const std::string& path, std::span<const std::byte> bytes) {
+  const std::string temporary = path + ".tmp." + std::to_string(::getpid());
+  File file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
+  if (!file) fail("cannot write", path, errno);
+  int code = write_all(file.get(), bytes);
+  if (file.close() != 0 && code == 0) code = errno;
+  if (code == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) code = errno;
+  if (code != 0) {
+    ::unlink(temporary.c_str());
+    fail("cannot write", path, code, code == ENOSPC ? "free some disk space" : "");
+  }
+}
+
+void write_text(const std::string& path, std::string_view text) {
+  write_file(path, std::as_bytes(std::span(text.data(), text.size())));
+}
+
+std::vector<std::byte> read_maybe_gzip(const std::string& path, std::int64_t most_bytes) {
+  const std::vector<std::byte> packed = read_file(path, most_bytes);
+  const bool gzip =
+      packed.size() >= 2 && packed[0] == std::byte{0x1f} && packed[1] == std::byte{0x8b};
+  if (!gzip) return packed;
+
+  z_stream stream{};
+  if (inflateInit2(&stream, 15 + 16) != Z_OK)
+    throw IoError({.what = "cannot start unpacking", .where = path});
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data()));
+  stream.avail_in = static_cast<uInt>(packed.size());
+  std::vector<std::byte> unpacked, chunk(std::size_t{1} << 16);
+  int status = Z_OK;
+  while (status == Z_OK) {
+    stream.next_out = reinterpret_cast<Bytef*>(chunk.data());
+    stream.avail_out = static_cast<uInt>(chunk.size());
+    status = inflate(&stream, Z_NO_FLUSH);
+    const std::size_t got = chunk.size() - stream.avail_out;
+    if (static_cast<std::int64_t>(unpacked.size() + got) > most_bytes) {
+      inflateEnd(&stream);
+      throw IoError(
+          {.what = "unpacks to more than " + std::to_string(most_bytes) + " bytes", .where = path});
+    }
+    unpacked.insert(unpacked.end(), chunk.begin(),
+                    chunk.begin() + static_cast<std::ptrdiff_t>(got));
+    if (got == 0 && status == Z_OK && stream.avail_in == 0) break;
+  }
+  inflateEnd(&stream);
+  if (status != Z_STREAM_END)
+    throw IoError({.what = "gzip data is damaged or cut short",
+                   .where = path,
+                   .foreign = "zlib " + std::to_string(status)});
+  return unpacked;
+}
+
+}  // namespace riffle::io
