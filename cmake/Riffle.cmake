@@ -34,9 +34,17 @@ function(riffle_shared_library)
     -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/riffle.map -Wl,--exclude-libs,ALL)
 endfunction()
 
-# riffle_test(FOLDER): every tests/FOLDER/*_test.cpp in one program, each test a ctest entry.
+# What tests of several folders share: tests/support/*.cpp, except support's own tests.
+function(riffle_test_support)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
+  add_library(riffle_test_support STATIC ${sources})
+  target_link_libraries(riffle_test_support PUBLIC riffle_ir)
+endfunction()
+
+# riffle_test(FOLDER [LIBRARY…]): every tests/FOLDER/*_test.cpp in one program, each test a ctest entry.
 function(riffle_test folder)
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${folder}/*.cpp)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${folder}/*_test.cpp)
   if(NOT sources)
     return()
   endif()

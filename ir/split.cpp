@@ -227,11 +227,14 @@ std::vector<TableRow> PartitionedGraph::stitched_rows() const {
   for (ValueId v = 0; v < whole.size(); ++v) {
     if (is_loss[static_cast<std::size_t>(v)]) loss.push_back(v);
   }
-  const std::vector<TableRow> loss_rows =
-      table_rows(extract(whole, loss, whole.outputs, "loss").graph);
+  const Partition outside = extract(whole, loss, whole.outputs, "loss");
 
+  // Parameters stay inside the partitions; those that the loss reads or that are returned do not.
+  std::vector<ValueId> placeholders = whole.inputs();
+  for (ValueId v : outside.parameter_values) placeholders.push_back(v);
+  std::sort(placeholders.begin(), placeholders.end());
   std::vector<TableRow> rows;
-  for (ValueId v : whole.inputs()) {
+  for (ValueId v : placeholders) {
     rows.push_back({"placeholder", whole[v].name, whole[v].name, "()", "{}"});
   }
   NameScope names;
@@ -240,18 +243,17 @@ std::vector<TableRow> PartitionedGraph::stitched_rows() const {
   for (std::size_t k = 0; k < partitions.size(); ++k) {
     const Partition part = shown_partition(*this, k);
     std::vector<std::string> arguments;
-    for (ValueId v : part.input_values) arguments.push_back("%" + whole[v].name);
+    for (ValueId v : part.input_values) arguments.push_back(whole[v].name);
     rows.push_back(
         {"call_module", names.unique(part.name), part.name, value_list(arguments), "{}"});
     const std::string call = rows.back().name;
     for (std::size_t i = 0; i < part.output_values.size(); ++i) {
       const std::string& name = whole[part.output_values[i]].name;
-      rows.push_back({"call_function", name, "getitem", fmt::format("(%{}, {})", call, i), "{}"});
+      rows.push_back({"call_function", name, "getitem", fmt::format("({}, {})", call, i), "{}"});
       taken_out.insert(name);
     }
   }
-  // Parameters that the loss uses or that are returned are fetched beside it; inputs have a row.
-  for (const TableRow& row : loss_rows) {
+  for (const TableRow& row : table_rows(outside.graph)) {
     if (row.opcode != "placeholder" && !taken_out.contains(row.name)) rows.push_back(row);
   }
   return rows;
