@@ -38,16 +38,6 @@ Term log_special(Term x, Term result) {
 
 namespace {
 
-Scalar as_scalar(Term t) { return t.s; }
-
-/// bf16 and f16 compute in f32 and round once.
-template <class Function>
-Scalar through_f32(ScalarBuilder& b, Scalar x, Function function) {
-  if (x.dtype == DType::f32 || x.dtype == DType::f64) return as_scalar(function(Term{&b, x}));
-  assert(is_floating(x.dtype));
-  return b.cast(as_scalar(function(Term{&b, b.cast(x, DType::f32)})), x.dtype);
-}
-
 /// e^x where the result is a normal number: no range checks.
 Term exp_normal(Term x) {
   const Reduced n = reduce_exp(x);
@@ -85,7 +75,8 @@ Term log1p_of(Term x) {
   // What the sum lost, exactly (Dekker's Fast2Sum: the larger operand first).
   const Term lost = select(abs(x) < 1.0, x - (u - 1.0), 1.0 - (u - x));
   const Split n = split_exponent(u);
-  const Term exponent = n.e.cast(x.bits_dtype());
+  // Past 2^60 the lost part no longer counts, and 2^-e would leave the normal numbers.
+  const Term exponent = at_most(n.e, 60.0).cast(x.bits_dtype());
   const Term f = fma(lost, exp2_integer(-exponent, x), n.m - 1.0);
   const Term result = log_special(u, log_of_split(n.e, f));
   return select(equal(x, 0.0), x, result);  // −0
@@ -123,14 +114,14 @@ Term erf_of(Term x) {
                            0x1.475756p-8, -0x1.3a8aa2p-11});
   const Term small = fma(a, small_tail, a);
   const Term g =
-      x.wide() ? polynomial(at_most(a, 6.0) - 3.0,
-                            {-0x1.570d36cb51c9dp+3,  -0x1.9370b35013b07p+2,  -0x1.ea2f933643c7cp-1,
-                             -0x1.e5bee8e0b30c0p-8,  0x1.62c3204113101p-10,  -0x1.01a079e3bdf5cp-12,
-                             0x1.69657cdf86ad9p-15,  -0x1.dd8304cfe0552p-18, 0x1.1f0cbcbfc1dd3p-20,
-                             -0x1.2474cfd3f6159p-23, 0x1.8b0dbf86efc00p-27,  0x1.68f88ed1f2c7cp-31,
-                             -0x1.5626c4d6530a9p-31, 0x1.80eaa138bcc4dp-33,  -0x1.8363d69b74b63p-35,
-                             0x1.b0dcbf7b5df16p-37,  -0x1.24a3abaeb02b2p-41, -0x1.35e798b1d8234p-42,
-                             -0x1.9e0ba6b2ab9b2p-43, 0x1.6a464278c81c9p-47,  0x1.e56c826638329p-47})
+      x.wide() ? polynomial(at_most(a, 6.0) - 1.5,
+                            {-0x1.b137096b18e96p+1,  -0x1.c1206279e92bdp+1,  -0x1.c90827462a1bbp-1,
+                             -0x1.a71a4bde024e1p-6,  0x1.89a87b4929a61p-8,   -0x1.4992623564217p-10,
+                             0x1.c4e86a77e47e8p-13,  -0x1.790bc40bee803p-16, -0x1.634062d0c698cp-19,
+                             0x1.3e359718be816p-19,  -0x1.b793c11d83bb9p-21, 0x1.9d9b485880639p-23,
+                             -0x1.de4ccba278be1p-26, -0x1.2ee3b48a340dfp-30, 0x1.47777a959f749p-29,
+                             -0x1.02efcb67a92f4p-30, 0x1.08bf05ae99792p-32,  -0x1.7cb248330fc4ap-35,
+                             0x1.743493780aebdp-38,  -0x1.bbc3882c0e6e8p-42, 0x1.e56c826638329p-47})
                : polynomial(at_most(a, 4.0),
                             {0x1.70d60ep-13, -0x1.212846p+0, -0x1.444470p-1, -0x1.bb927cp-4,
                              0x1.9bb542p-6, -0x1.119738p-8, 0x1.c85d7ep-12, -0x1.630bd2p-16});
@@ -139,51 +130,6 @@ Term erf_of(Term x) {
 }
 
 Term rsqrt_of(Term x) { return 1.0 / sqrt(x); }
-
-/// x − q·π/2 with |r| ≤ π/4 (rounded to x's dtype), and q, whose low two bits are right.
-struct Quadrant {
-  Term r, q;
-};
-Quadrant reduce_quadrant(Term x) {
-  // f32 reduces in f64: two fmas are exact enough, where f32 would need four and a smaller range.
-  const Term wide = x.cast(DType::f64);
-  const Nearest n = nearest(wide, 0x1.45f306dc9c883p-1);  // 2/π
-  const Term minus = -n.value;
-  Term r = fma(minus, 0x1.1a62633145c07p-54, fma(minus, 0x1.921fb54442d18p+0, wide));
-  if (x.wide()) r = fma(minus, -0x1.f1976b7ed8fbcp-110, r);
-  return {r.cast(x.dtype()), n.integer.cast(x.bits_dtype())};
-}
-
-Term sin_polynomial(Term r) {
-  const Term z = r * r;
-  const Term tail =
-      r.wide()
-          ? polynomial(z, {-0x1.5555555555549p-3, 0x1.111111110f842p-7, -0x1.a01a019c0a28bp-13,
-                           0x1.71de3570fd557p-19, -0x1.ae5e60c47a9bep-26, 0x1.5d915e0ad176bp-33})
-          : polynomial(z, {-0x1.555546p-3, 0x1.110756p-7, -0x1.994b40p-13});
-  return fma(r * z, tail, r);
-}
-
-Term cos_polynomial(Term r) {
-  const Term z = r * r;
-  const Term tail = r.wide()
-                        ? polynomial(z, {-0.5, 0x1.555555555554cp-5, -0x1.6c16c16c15140p-10,
-                                         0x1.a01a019cab739p-16, -0x1.27e4f80533509p-22,
-                                         0x1.1ee9e890735ccp-29, -0x1.8facd136358f6p-37})
-                        : polynomial(z, {-0.5, 0x1.55554ap-5, -0x1.6c0c82p-10, 0x1.99ff40p-16});
-  return fma(z, tail, 1.0);
-}
-
-/// sin(x + quarter·π/2).
-Term sin_of(Term x, int quarter) {
-  const Quadrant n = reduce_quadrant(x);
-  const auto integer = [&](double v) { return Term{n.q.b, n.q.b->constant(n.q.dtype(), v)}; };
-  const Term q = n.q + integer(quarter);
-  const Term odd = !equal(q & integer(1), integer(0));
-  const Term magnitude = select(odd, cos_polynomial(n.r), sin_polynomial(n.r));
-  const Term sign = (q & integer(2)) << (x.wide() ? 62 : 30);
-  return (magnitude.bits() ^ sign).bitcast(x.dtype());
-}
 
 }  // namespace
 
@@ -194,13 +140,5 @@ Scalar math_log1p(ScalarBuilder& b, Scalar x) { return through_f32(b, x, log1p_o
 Scalar math_tanh(ScalarBuilder& b, Scalar x) { return through_f32(b, x, tanh_of); }
 Scalar math_erf(ScalarBuilder& b, Scalar x) { return through_f32(b, x, erf_of); }
 Scalar math_rsqrt(ScalarBuilder& b, Scalar x) { return through_f32(b, x, rsqrt_of); }
-Scalar math_sin(ScalarBuilder& b, Scalar x) {
-  return through_f32(b, x, [](Term t) {
-    return select(equal(t, 0.0), t, sin_of(t, 0));  // −0
-  });
-}
-Scalar math_cos(ScalarBuilder& b, Scalar x) {
-  return through_f32(b, x, [](Term t) { return sin_of(t, 1); });
-}
 
 }  // namespace riffle::ir

@@ -10,27 +10,6 @@ using namespace terms;
 
 namespace {
 
-struct Pair {
-  Term high, low;
-};
-
-/// a + b exactly, |a| ≥ |b| or a = 0.
-Pair fast_two_sum(Term a, Term b) {
-  const Term sum = a + b;
-  return {sum, b - (sum - a)};
-}
-/// a + b exactly.
-Pair two_sum(Term a, Term b) {
-  const Term sum = a + b;
-  const Term part = sum - a;
-  return {sum, (a - (sum - part)) + (b - part)};
-}
-/// a·b exactly, unless it over- or underflows.
-Pair two_product(Term a, Term b) {
-  const Term product = a * b;
-  return {product, fma(a, b, -product)};
-}
-
 /// log(x) of an f64 x > 0, finite, to about 2^-65.
 Pair log_pair(Term x) {
   const Split n = split_exponent(x);
@@ -70,9 +49,13 @@ Term power_of_magnitude(Term magnitude, Term y) {
   const Term inside = abs(product.high) < 746.0;
   const Term x = at_least(at_most(product.high, 710.0), -746.0);
   const Term low = select(inside, fma(log.low, y, product.low), x.like(0.0));
-  const Reduced n = reduce_exp(x);
-  const Term r = n.r + low;
-  return scale(fma(r * r, exp_tail(r), r) + 1.0, n.k);
+  // As exp, but 1 + r and what is below it are kept apart until the last sum.
+  const Nearest k = nearest(x, 0x1.71547652b82fep0);
+  const Term high_part = fma(-k.value, 0x1.62e42fefa39efp-1, x);
+  const Term low_part = fma(-k.value, 0x1.abc9e3b39803fp-56, low);
+  const Term r = high_part + low_part;
+  const Pair one = fast_two_sum(x.like(1.0), high_part);
+  return scale(one.high + (one.low + fma(r * r, exp_tail(r), low_part)), k.integer);
 }
 
 /// The same for f32 operands, in plain f64.

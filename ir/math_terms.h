@@ -1,4 +1,4 @@
-// Shared by ir/math.cpp and ir/math_pow.cpp: a Scalar that carries its builder, so that a formula
+// Shared by ir/math*.cpp: a Scalar that carries its builder, so that a formula
 // reads like one. Every operator is one rounded operation of the builder; nothing else happens.
 #pragma once
 
@@ -38,6 +38,7 @@ inline Term operator/(double a, Term b) { return b.like(a) / b; }
 inline Term operator-(Term a) { return {a.b, a.b->neg(a.s)}; }
 inline Term abs(Term a) { return {a.b, a.b->abs(a.s)}; }
 inline Term sqrt(Term a) { return {a.b, a.b->sqrt(a.s)}; }
+inline Term round_even(Term a) { return {a.b, a.b->round_even(a.s)}; }
 inline Term floor(Term a) { return {a.b, a.b->floor(a.s)}; }
 inline Term fma(Term a, Term b, Term c) { return {a.b, a.b->fma(a.s, b.s, c.s)}; }
 inline Term fma(Term a, double b, Term c) { return fma(a, a.like(b), c); }
@@ -85,8 +86,41 @@ inline Term with_sign_of(Term magnitude, Term x) {
 inline constexpr double kInfinity = __builtin_huge_val();
 inline constexpr double kNaN = __builtin_nan("");
 
+/// function(x); bf16 and f16 compute in f32 and round once.
+template <class Function>
+Scalar through_f32(ScalarBuilder& b, Scalar x, Function function) {
+  assert(is_floating(x.dtype));
+  if (x.dtype == compute_dtype(x.dtype)) return function(Term{&b, x}).s;
+  return b.cast(function(Term{&b, b.cast(x, DType::f32)}).s, x.dtype);
+}
+
+// ---- pairs whose sum is the value (double-double, Dekker 1971)
+// -----------------------------------
+
+struct Pair {
+  Term high, low;
+};
+
+/// a + b exactly, |a| ≥ |b| or a = 0.
+inline Pair fast_two_sum(Term a, Term b) {
+  const Term sum = a + b;
+  return {sum, b - (sum - a)};
+}
+/// a + b exactly.
+inline Pair two_sum(Term a, Term b) {
+  const Term sum = a + b;
+  const Term part = sum - a;
+  return {sum, (a - (sum - part)) + (b - part)};
+}
+/// a·b exactly, unless it over- or underflows.
+inline Pair two_product(Term a, Term b) {
+  const Term product = a * b;
+  return {product, fma(a, b, -product)};
+}
+
 // ---- powers of two -----------------------------------------------------------------------------
 
+inline double power_of_two(int k) { return __builtin_ldexp(1.0, k); }
 inline int fraction_bits(Term x) { return x.wide() ? 52 : 23; }
 inline int exponent_bias(Term x) { return x.wide() ? 1023 : 127; }
 /// 1.5·2^fraction_bits: adding it rounds to an integer, which the low bits then hold.

@@ -93,7 +93,7 @@ FITS = {
     "erf": [(over_root(lambda x: erf(x) / x - 1), lambda z: sqrt(z) / erf(sqrt(z)), S, b * b, n, t)
             for b, n, t in ((mpf("0.92"), 5, "f32"), (mpf("0.92"), 6, "f32"), (mpf("1"), 11, "f64"), (mpf("1"), 12, "f64"))],
     "erfc": [(lambda t: log(erfc(t)), erfc, mpf("0.92"), mpf("4.0"), n, "f32") for n in (6, 7, 8)]
-            + [(lambda t: log(erfc(t + 3)), lambda t: erfc(t + 3), mpf(-2), mpf(3), n, "f64") for n in (16, 18, 20)],
+            + [(lambda t: log(erfc(t + mpf("1.5"))), lambda t: erfc(t + mpf("1.5")), mpf("-0.5"), mpf("4.5"), n, "f64") for n in (19, 20)],
 }
 
 
