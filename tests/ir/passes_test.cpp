@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
+#include <vector>
 
-#include "ir/builder.h"
-#include "ir/hash.h"
+#include "ir/evaluator.h"
 #include "ir/text.h"
+#include "tests/support/reference_runner.h"
 
 namespace riffle::ir {
 namespace {
@@ -153,6 +155,57 @@ TEST(Simplify, Where) {
 TEST(Simplify, InputsReturnedTwiceAndBreaksStay) {
   expect_simplified("break\n %a = mul(%x, 1)\n break\n return %a, %a, %x",
                     "break\n break\n return %x, %x, %x");
+}
+
+// The rules on the values that break careless ones. The reference rounds nothing, so equal bits
+// here are equal bits in every dtype.
+TEST(Simplify, KeepsZerosSignsInfinitiesAndDenormals) {
+  using Limits = std::numeric_limits<double>;
+  const std::vector<double> special = {0.0,
+                                       -0.0,
+                                       1.0,
+                                       -1.0,
+                                       Limits::infinity(),
+                                       -3.5,
+                                       5e-324,
+                                       1e308,
+                                       -Limits::infinity(),
+                                       -1e-310,
+                                       Limits::quiet_NaN()};
+  const std::string count = std::to_string(special.size());
+  for (const char* body : {"mul(%x, 1)",
+                           "mul(1, %x)",
+                           "div(%x, 1)",
+                           "add(%x, -0.0)",
+                           "add(-0.0, %x)",
+                           "sub(%x, 0)",
+                           "add(%x, 0)",
+                           "sub(0, %x)",
+                           "sub(%x, -0.0)",
+                           "mul(%x, 0)",
+                           "neg(%n)",
+                           "abs(%n)",
+                           "neg(%a)",
+                           "abs(%a)",
+                           "where(%c, %x, %x)",
+                           "where(%t, %x, 0)",
+                           "to(%wide, f32)",
+                           "to(%r, f64)",
+                           "reshape(%r, [-1])",
+                           "permute(%r, [1, 0])",
+                           "expand(%r, [2, -1, -1])"}) {
+    SCOPED_TRACE(body);
+    const Graph graph = parse(
+        "graph @g {\n %x = input : f32[" + count + "]\n %n = neg(%x)\n" +
+            " %a = abs(%x)\n %c = lt(%x, 0)\n %t = full([], 1, bool)\n" +
+            " %wide = to(%x, f64)\n %r = reshape(%x, [1, -1])\n %y = " + body + "\n return %y\n}",
+        "test.rfl");
+    Array x({DType::f32, {static_cast<std::int64_t>(special.size())}});
+    x.data = special;
+    const Array before = evaluate(graph, {{x}})[0];
+    const Array after = evaluate(simplified(graph), {{x}})[0];
+    EXPECT_TRUE(test::identical(before, after)) << print(simplified(graph));
+  }
 }
 
 TEST(CommonSubexpressions, EqualNodesBecomeTheFirst) {
