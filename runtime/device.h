@@ -28,8 +28,11 @@ class Buffer {
  public:
   virtual ~Buffer() = default;
   virtual std::int64_t bytes() const noexcept = 0;
-  /// Host address where the device shares memory with the host (cpu), else nullptr. 64-byte aligned.
+  /// Host address where the device shares memory with the host (cpu), else nullptr. 64-byte
+  /// aligned.
   virtual std::byte* host() noexcept = 0;
+  /// The address that launches, copies and fills on this device take.
+  virtual std::byte* address() noexcept = 0;
 };
 
 /// Kernels ready to launch.
@@ -53,7 +56,7 @@ class Module {
   virtual std::size_t kernel_count() const noexcept = 0;
 };
 
-/// One-shot until recorded again. Thread-safe.
+/// One-shot until recorded again; never recorded counts as complete. Thread-safe.
 class Event {
  public:
   virtual ~Event() = default;
@@ -63,7 +66,17 @@ class Event {
   virtual void synchronize() = 0;
 };
 
-/// A queue of work, in order. Methods are called from one thread at a time.
+/// The first error of a stream, and when it happened (steady clock): it travels with events, so
+/// that among several failed streams the earliest failure can be told.
+struct Failure {
+  std::exception_ptr error;
+  std::int64_t at_ns = 0;
+  explicit operator bool() const noexcept { return error != nullptr; }
+};
+
+/// A queue of work, in order. Enqueueing and draining are done by one thread at a time. What is
+/// enqueued begins at the latest when the stream is flushed or drained, or when somebody waits for
+/// an event that was recorded on it. The destructor drains.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -74,17 +87,29 @@ class Stream {
                     const Command* command) = 0;
   virtual void fill(void* destination, std::uint8_t byte, std::int64_t bytes,
                     const Command* command) = 0;
-  virtual void record(Event& event) = 0;
-  virtual void wait(Event& event) = 0;
+  virtual void record(Event& event, const Command* command = nullptr) = 0;
+  /// What follows waits for the most recent record of `event` enqueued so far, on any stream.
+  virtual void wait(Event& event, const Command* command = nullptr) = 0;
   /// Runs `function` on the stream's thread, in order. What it throws fails the stream.
   virtual void host_call(std::function<void()> function, const Command* command) = 0;
-  /// Blocks until all that was enqueued is done, helping to run it where the stream allows;
-  /// throws the first error and clears it, so that the stream can be used again.
-  virtual void synchronize() = 0;
+  /// Lets the work begin although nobody waits yet. Never blocks.
+  virtual void flush() = 0;
+  /// From any thread: the stream fails with `failure` (unless it already has) and skips what has
+  /// not begun yet.
+  virtual void fail(const Failure& failure) noexcept = 0;
+  /// Blocks until all that was enqueued is done, running it on this thread where the stream allows
+  /// (StreamInfo::driven_by_waiter). `cancelled`, if given, is polled between commands and while
+  /// blocked; once true the stream fails with Cancelled. Returns the first failure and clears it:
+  /// the stream can be used again.
+  virtual Failure drain(const std::function<bool()>* cancelled) = 0;
+  /// Drains; throws the failure.
+  void synchronize() {
+    if (const Failure failure = drain(nullptr)) std::rethrow_exception(failure.error);
+  }
 };
 
 struct DeviceOptions {
-  int threads = 0;  ///< pool workers including the caller; 0: the machine's cores
+  int threads = 0;                ///< pool workers including the caller; 0: the machine's cores
   std::int64_t memory_limit = 0;  ///< bytes; 0: none. Beyond it `allocate` throws (tests, users)
 };
 
@@ -93,13 +118,15 @@ class Device {
   virtual ~Device() = default;
   virtual std::string_view name() const noexcept = 0;  ///< "cpu", "null"
   virtual std::unique_ptr<Buffer> allocate(std::int64_t bytes, std::string_view purpose) = 0;
-  virtual std::unique_ptr<Stream> create_stream(const StreamInfo& info) = 0;
+  /// `id` marks the stream's spans.
+  virtual std::unique_ptr<Stream> create_stream(const StreamInfo& info, StreamId id = 0) = 0;
   virtual std::unique_ptr<Event> create_event() = 0;
   virtual std::unique_ptr<Module> load(ModuleImage image) = 0;
   virtual std::int64_t allocated_bytes() const noexcept = 0;
   virtual std::int64_t peak_bytes() const noexcept = 0;
   /// While set, streams append spans to it. Set only while every stream is idle.
   virtual void set_trace(Trace* trace) noexcept = 0;
+  virtual Trace* trace() const noexcept = 0;
 };
 
 std::unique_ptr<Device> make_cpu_device(const DeviceOptions& options);

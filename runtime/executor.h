@@ -12,10 +12,12 @@
 
 namespace riffle::runtime {
 
-/// What a hook is given. Valid during the call (stream hooks: until the event they return).
+/// What a hook is given. Valid during the call.
 struct HookCall {
   const Command* command = nullptr;
-  std::span<std::byte> gradient;  ///< operand 0's bytes; empty for hooks without a gradient
+  /// Operand 0's bytes; empty for hooks without a gradient, and on devices whose memory the host
+  /// cannot address (null).
+  std::span<std::byte> gradient;
   /// Stream hooks only: where to enqueue; the gradient is ready there. Null for host hooks.
   Stream* stream = nullptr;
 };
@@ -27,19 +29,30 @@ struct HookFunction {
 };
 
 /// What the names of a Schedule stand for in one run. Buffers must have at least the sizes the
-/// schedule says. All must outlive the run.
+/// schedule says. Buffers and modules must outlive the run; functions are copied.
 struct Bindings {
   std::vector<Buffer*> buffers;
   std::vector<Module*> modules;
+  /// By slot, for Hook and Collective commands; an empty function does nothing.
   std::vector<HookFunction> hooks;
   std::function<bool()> cancelled;  ///< polled between commands by the waiting thread; may be empty
+};
+
+/// Checks for tests and for hunting bugs; each costs passes over memory.
+struct ExecutorOptions {
+  /// Freed bytes, and buffers that a schedule must write first, are filled with 0xff: a NaN in
+  /// every floating dtype, −1 in every integer one.
+  bool poison_freed = false;
+  /// Around every host hook the bytes of its buffers that it may not write, and that no concurrent
+  /// command writes, are checksummed: an undeclared write fails the step by the hook's name.
+  bool check_hook_writes = false;
 };
 
 /// Owns the streams and events for schedules of one shape. One run at a time; sequential runs may
 /// come from different threads.
 class Executor {
  public:
-  explicit Executor(Device& device);
+  explicit Executor(Device& device, ExecutorOptions options = {});
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -47,15 +60,15 @@ class Executor {
   /// Verifies the schedule (once per schedule object and content; DeviceError otherwise) and
   /// readies streams and events for it.
   void prepare(std::shared_ptr<const Schedule> schedule);
-  /// Enqueues everything; returns without waiting for compute.
+  /// Enqueues everything and lets it begin on the streams' own threads; returns without waiting
+  /// for compute. Throws for bindings that do not fit the schedule (nothing is enqueued then).
   void enqueue(const Bindings& bindings);
-  /// Waits for all streams, running the compute stream's commands on this thread; throws the first
-  /// error after every stream has drained. The executor is usable afterwards.
+  /// Waits for all streams, running the compute stream's commands on this thread if no other
+  /// thread has begun them; throws the first error after every stream has drained. The executor
+  /// is usable afterwards.
   void wait();
-  void run(const Bindings& bindings) {
-    enqueue(bindings);
-    wait();
-  }
+  /// enqueue and wait, with the compute stream left to this thread: no thread is woken for it.
+  void run(const Bindings& bindings);
 
  private:
   struct Impl;

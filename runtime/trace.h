@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/schedule.h"
@@ -23,21 +24,25 @@ struct Span {
 class Trace {
  public:
   void append(const Span& span);
-  std::vector<Span> take();  ///< sorted by begin
+  /// Spans of this schedule's commands get their index. Called by the executor.
+  void know(const Schedule& schedule);
+  std::vector<Span> take();  ///< sorted by begin; the trace is empty afterwards
   std::int32_t step = 0;     ///< stamped on spans; set between steps
 
  private:
   std::mutex mutex_;
   std::vector<Span> spans_;
+  std::vector<std::pair<const Command*, std::size_t>> known_;
 };
 
-/// How much of the hooks' (and collectives') time lay under compute. Nanoseconds, summed over spans.
+/// How much of the hooks' (and collectives') time lay under compute. Nanoseconds, summed over
+/// spans.
 struct Overlap {
-  std::int64_t wall_ns = 0;      ///< first begin to last end
-  std::int64_t compute_ns = 0;   ///< time in which the compute stream was busy with kernels
-  std::int64_t hook_ns = 0;      ///< union of hook and collective spans
-  std::int64_t hidden_ns = 0;    ///< of hook_ns, under compute
-  std::int64_t exposed_ns = 0;   ///< hook_ns − hidden_ns
+  std::int64_t wall_ns = 0;     ///< first begin to last end
+  std::int64_t compute_ns = 0;  ///< time in which the compute stream was busy with kernels
+  std::int64_t hook_ns = 0;     ///< union of hook and collective spans
+  std::int64_t hidden_ns = 0;   ///< of hook_ns, under compute
+  std::int64_t exposed_ns = 0;  ///< hook_ns − hidden_ns
 };
 Overlap measure_overlap(const std::vector<Span>& spans);
 

@@ -1,0 +1,75 @@
+#include <algorithm>
+#include <utility>
+
+#include "runtime/trace.h"
+
+namespace riffle::runtime {
+namespace {
+
+using Intervals = std::vector<std::pair<std::int64_t, std::int64_t>>;
+
+/// Sorted and disjoint.
+Intervals merged(Intervals intervals) {
+  std::sort(intervals.begin(), intervals.end());
+  Intervals result;
+  for (const auto& interval : intervals) {
+    if (!result.empty() && interval.first <= result.back().second)
+      result.back().second = std::max(result.back().second, interval.second);
+    else
+      result.push_back(interval);
+  }
+  return result;
+}
+
+std::int64_t length(const Intervals& intervals) {
+  std::int64_t sum = 0;
+  for (const auto& [begin, end] : intervals) sum += end - begin;
+  return sum;
+}
+
+std::int64_t common(const Intervals& a, const Intervals& b) {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    sum += std::max<std::int64_t>(
+        0, std::min(a[i].second, b[j].second) - std::max(a[i].first, b[j].first));
+    if (a[i].second < b[j].second)
+      ++i;
+    else
+      ++j;
+  }
+  return sum;
+}
+
+}  // namespace
+
+Overlap measure_overlap(const std::vector<Span>& spans) {
+  Intervals compute, hooks;
+  std::int64_t first = 0, last = 0;
+  bool any = false;
+  for (const Span& span : spans) {
+    const auto& what = span.command->what;
+    const bool is_hook =
+        std::holds_alternative<Hook>(what) || std::holds_alternative<Collective>(what);
+    const bool is_compute = std::holds_alternative<Launch>(what) ||
+                            std::holds_alternative<Copy>(what) ||
+                            std::holds_alternative<Fill>(what);
+    if (is_hook) hooks.emplace_back(span.begin_ns, span.end_ns);
+    // Kernels of the hooks' phase on another stream are communication, not what hides it.
+    if (is_compute && span.command->phase != Phase::hooks)
+      compute.emplace_back(span.begin_ns, span.end_ns);
+    first = any ? std::min(first, span.begin_ns) : span.begin_ns;
+    last = any ? std::max(last, span.end_ns) : span.end_ns;
+    any = true;
+  }
+  compute = merged(std::move(compute));
+  hooks = merged(std::move(hooks));
+  Overlap overlap;
+  overlap.wall_ns = last - first;
+  overlap.compute_ns = length(compute);
+  overlap.hook_ns = length(hooks);
+  overlap.hidden_ns = common(compute, hooks);
+  overlap.exposed_ns = overlap.hook_ns - overlap.hidden_ns;
+  return overlap;
+}
+
+}  // namespace riffle::runtime
