@@ -479,8 +479,14 @@ class Grower {
       if (type(k.value).dtype == DType::boolean) conditions.push_back(k.value);
     }
     if (conditions.empty() || random_.chance(0.4)) {
-      const Op op = random_.pick(std::vector{Op::gt, Op::ge, Op::lt, Op::le});
+      const Op op = random_.pick(std::vector{Op::gt, Op::ge, Op::lt, Op::le, Op::eq, Op::ne});
       add_pool(b_.binary(op, x->value, y.value), 1);
+      return true;
+    }
+    if (random_.chance(0.3)) {
+      const Value c = random_.pick(conditions), d = random_.pick(conditions);
+      const Op op = random_.pick(std::vector{Op::logical_not, Op::logical_and, Op::logical_or});
+      add_pool(op == Op::logical_not ? b_.unary(op, c) : b_.binary(op, c, d), 1);
       return true;
     }
     add_pool(b_.where(random_.pick(conditions), x->value, y.value), std::max(x->bound, y.bound),
