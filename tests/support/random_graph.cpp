@@ -86,6 +86,7 @@ class Grower {
     if (random_.chance(0.3)) add_pool(input({dtype_, {rows_, columns_}}, random_.chance(0.3)), 2);
     if (random_.chance(0.15)) add_pool(input({dtype_, {}}, random_.chance(0.5)), 2);
     if (random_.chance(0.1)) param({columns_});  // perhaps never used
+    if (random_.chance(0.2)) add_pool(param({rows_, columns_}), 1);
   }
 
   /// A parameter of this shape: a new one, or one that is there already.
@@ -119,51 +120,31 @@ class Grower {
 
   bool move() {
     try {
-      switch (random_.below(22)) {
-        case 0:
-        case 1:
-        case 2:
-          return unary();
-        case 3:
-        case 4:
-        case 5:
-        case 6:
-          return binary();
-        case 7:
-        case 8:
-        case 9:
-          return linear();
-        case 10:
-          return matmul();
-        case 11:
-        case 12:
-          return reduce();
-        case 13:
-        case 14:
-          return reshape();
-        case 15:
-          return normalize();
-        case 16:
-          return embed();
-        case 17:
-          return gather();
-        case 18:
-          return compare_or_select();
-        case 19:
-          return attention();
-        case 20:
-          return cast();
-        default:
-          return squash();
-      }
+      const std::int64_t draw = random_.below(100);
+      if (draw < 20) return unary();
+      if (draw < 38) return binary();
+      if (draw < 48) return linear();
+      if (draw < 52) return matmul();
+      if (draw < 60) return reduce();
+      if (draw < 68) return reshape();
+      if (draw < 75) return normalize();
+      if (draw < 79) return embed();
+      if (draw < 83) return gather();
+      if (draw < 93) return compare_or_select();
+      if (draw < 95) return attention();
+      if (draw < 98) return cast();
+      return squash();
     } catch (const GraphError&) {
       return false;
     }
   }
 
   bool unary() {
-    const auto x = value();
+    auto x = value();
     if (!x) return false;
+    for (const Known& k : pool_) {
+      if (k.least > 0.02 && k.bound <= kLargest && random_.chance(0.4)) x = k;
+    }
     const double m = x->bound;
     struct Choice {
       Op op;
@@ -176,6 +157,7 @@ class Grower {
         {Op::abs, m, x->least, true},
         {Op::sign, 1, 0, true},
         {Op::exp, std::exp(m), std::exp(-m), m <= 3},
+        {Op::exp, std::exp(m), std::exp(-m), m <= 3},
         {Op::sin, 1, 0, true},
         {Op::cos, 1, 0, true},
         {Op::tanh, 1, 0, true},
@@ -186,12 +168,17 @@ class Grower {
         {Op::gelu, m, 0, true},
         {Op::silu, m, 0, true},
         {Op::sigmoid, 1, m < 3 ? 0.04 : 0, true},
+        {Op::sigmoid, 1, m < 3 ? 0.04 : 0, true},
         {Op::log, std::abs(std::log(std::max(x->least, 1e-3))) + std::log1p(m), 0, positive},
         {Op::sqrt, std::sqrt(m), std::sqrt(x->least), positive},
         {Op::rsqrt, positive ? 1 / std::sqrt(x->least) : 0, 1 / std::sqrt(m + 1), positive},
         {Op::reciprocal, positive ? 1 / x->least : 0, 1 / (m + 1), positive},
     };
-    const Choice& choice = random_.pick(choices);
+    // log and its like fit rarely, so they are taken when they fit.
+    const std::size_t last = choices.size() - 1;
+    const Choice& choice = positive && random_.chance(0.5)
+                               ? choices[last - static_cast<std::size_t>(random_.below(4))]
+                               : random_.pick(choices);
     if (!choice.allowed) return false;
     Attrs attrs;
     if (choice.op == Op::gelu && random_.chance(0.5)) attrs.set("approximate", std::string("tanh"));
@@ -241,17 +228,21 @@ class Grower {
         add_pool(b_.mul(x->value, y.value), m * n, x->least * y.least);
         return true;
       case 5:
-        if (y.least < 0.1) return false;
-        add_pool(b_.div(x->value, y.value), m / y.least, x->least / (n + 1));
+        if (y.least < 0.1) {
+          add_pool(b_.div(x->value, b_.scalar(1.5, type(x->value).dtype)), m, x->least / 1.5);
+        } else {
+          add_pool(b_.div(x->value, y.value), m / y.least, x->least / (n + 1));
+        }
         return true;
       case 6:
         add_pool(b_.binary(Op::maximum, x->value, y.value), std::max(m, n),
                  std::max(x->least, y.least));
         return true;
       default:
-        if (x->least > 0.02 && m < 10 && random_.chance(0.3)) {
-          add_pool(b_.binary(Op::pow, x->value, b_.scalar(1.5, type(x->value).dtype)),
-                   std::pow(m, 1.5), std::pow(x->least, 1.5));
+        if (m < 6 && random_.chance(0.5)) {
+          const double exponent = x->least > 0.02 && random_.chance(0.5) ? 1.5 : 2;
+          add_pool(b_.binary(Op::pow, x->value, b_.scalar(exponent, type(x->value).dtype)),
+                   std::pow(m, exponent), std::pow(x->least, exponent));
           return true;
         }
         add_pool(b_.binary(Op::minimum, x->value, y.value), std::max(m, n),
@@ -434,6 +425,10 @@ class Grower {
         if (random_.chance(0.7)) return k.value;
       }
     }
+    if (shape.size() == 1 && shape[0] >= 1 && shape[0] <= limit && random_.chance(0.3)) {
+      const Value all = b_.append(Op::arange, {}, {{"end", shape[0]}});
+      return add_pool(all, static_cast<double>(limit), 0, shape[0]);
+    }
     const Value i = b_.append_source(
         Op::input, {random_.chance(0.8) ? DType::i64 : DType::i32, shape}, "index");
     add_pool(i, static_cast<double>(limit), 0, limit);
@@ -478,12 +473,12 @@ class Grower {
     for (const Known& k : pool_) {
       if (type(k.value).dtype == DType::boolean) conditions.push_back(k.value);
     }
-    if (conditions.empty() || random_.chance(0.4)) {
+    if (conditions.empty() || random_.chance(0.25)) {
       const Op op = random_.pick(std::vector{Op::gt, Op::ge, Op::lt, Op::le, Op::eq, Op::ne});
       add_pool(b_.binary(op, x->value, y.value), 1);
       return true;
     }
-    if (random_.chance(0.3)) {
+    if (random_.chance(0.5)) {
       const Value c = random_.pick(conditions), d = random_.pick(conditions);
       const Op op = random_.pick(std::vector{Op::logical_not, Op::logical_and, Op::logical_or});
       add_pool(op == Op::logical_not ? b_.unary(op, c) : b_.binary(op, c, d), 1);
@@ -566,10 +561,27 @@ class Grower {
     }
   }
 
+  /// Per value: does a gradient flow from it to a parameter, as far as floating operands tell.
+  std::vector<bool> trained() const {
+    const ir::Graph& graph = b_.graph();
+    std::vector<bool> result(graph.nodes.size(), false);
+    for (ir::ValueId v = 0; v < graph.size(); ++v) {
+      bool t = ir::is_trainable(graph[v]);
+      for (ir::ValueId operand : graph[v].operands)
+        t = t || result[static_cast<std::size_t>(operand)];
+      result[static_cast<std::size_t>(v)] = t && is_floating(graph[v].type.dtype);
+    }
+    return result;
+  }
+
   Value make_loss() {
+    const bool train = random_.chance(0.95);
+    const std::vector<bool> is_trained = trained();
     for (int attempt = 0; attempt < 20; ++attempt) {
       const auto x = value();
       if (!x) break;
+      const bool fits = is_trained[static_cast<std::size_t>(x->value.id)] || attempt > 10;
+      if (train && !fits) continue;
       const auto loss = loss_of(*x);
       if (loss) return *loss;
     }
@@ -583,6 +595,12 @@ class Grower {
   }
 
   ir::Graph finish() {
+    const std::vector<bool> is_trained = trained();
+    const bool any = std::find(is_trained.begin(), is_trained.end(), true) != is_trained.end();
+    for (int attempt = 0; !any && attempt < 5 && compute_nodes() + 1 < options_.max_nodes;
+         ++attempt) {
+      if (linear()) break;
+    }
     Value loss = make_loss();
     if (compute_nodes() < options_.max_nodes && random_.chance(0.25)) {
       // Scalar arithmetic after it: weighted, or with a term of another scalar.
