@@ -1,114 +1,184 @@
-// MatmulBody → LLVM IR for the host.
-#include "codegen/host/emit.h"
-#include "riffle/error.h"
+// MatmulBody → LLVM IR for the host: the loops over tasks, blocks of k, groups, panels and tiles.
+// Start reading at MatmulEmitter::emit; matmul_plan.h says what is what.
+#include "codegen/host/matmul_emitter.h"
+#include "codegen/host/scalar_llvm.h"
 
 namespace riffle::codegen {
-namespace {
 
-llvm::Type* accumulator_type(EmitContext& c, DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return c.ir.getFloatTy();
-    case DType::f64:
-      return c.ir.getDoubleTy();
-    case DType::i32:
-      return c.ir.getInt32Ty();
-    case DType::i64:
-      return c.ir.getInt64Ty();
-    default:
-      throw CompileError({.what = "no matmul kernel for " + std::string(name_of(dtype)),
-                          .where = c.spec.name,
-                          .hint = "cast to f32"});
+MatmulEmitter::MatmulEmitter(EmitContext& context, const MatmulBody& body)
+    : c_(context),
+      ir_(context.ir),
+      body_(body),
+      plan_(plan_matmul(body, context.operand_dtype(body.a.operand),
+                        context.operand_dtype(body.b.operand), context.target)) {
+  element_ = register_type(context.module.getContext(), plan_.accumulator);
+  vector_ = with_width(element_, plan_.width);
+}
+
+llvm::Align MatmulEmitter::element_align() const {
+  return llvm::Align(static_cast<std::uint64_t>(size_of(plan_.accumulator)));
+}
+
+void MatmulEmitter::when(llvm::Value* condition, const std::function<void()>& then,
+                         const std::function<void()>& otherwise) {
+  if (auto* constant = llvm::dyn_cast<llvm::ConstantInt>(condition)) {
+    if (constant->isOne())
+      then();
+    else if (otherwise)
+      otherwise();
+    return;
   }
+  llvm::LLVMContext& context = c_.module.getContext();
+  auto* yes = llvm::BasicBlock::Create(context, "when", c_.function);
+  auto* no = otherwise ? llvm::BasicBlock::Create(context, "otherwise", c_.function) : nullptr;
+  auto* after = llvm::BasicBlock::Create(context, "after", c_.function);
+  ir_.CreateCondBr(condition, yes, no ? no : after);
+  ir_.SetInsertPoint(yes);
+  then();
+  ir_.CreateBr(after);
+  if (no) {
+    ir_.SetInsertPoint(no);
+    otherwise();
+    ir_.CreateBr(after);
+  }
+  ir_.SetInsertPoint(after);
 }
 
-/// for (i = begin; i < end; ++i) body(i), with one loop-carried value.
-template <class Body>
-llvm::Value* loop(EmitContext& c, llvm::Value* begin, llvm::Value* end, llvm::Value* initial,
-                  const char* name, Body body) {
-  llvm::IRBuilder<>& ir = c.ir;
-  llvm::LLVMContext& context = c.module.getContext();
-  llvm::BasicBlock* before = ir.GetInsertBlock();
-  auto* head = llvm::BasicBlock::Create(context, name, c.function);
-  auto* inside = llvm::BasicBlock::Create(context, std::string(name) + ".body", c.function);
-  auto* after = llvm::BasicBlock::Create(context, std::string(name) + ".end", c.function);
-  ir.CreateBr(head);
-  ir.SetInsertPoint(head);
-  llvm::PHINode* i = ir.CreatePHI(ir.getInt64Ty(), 2, name);
-  i->addIncoming(begin, before);
-  llvm::PHINode* carried = initial ? ir.CreatePHI(initial->getType(), 2) : nullptr;
-  if (carried) carried->addIncoming(initial, before);
-  ir.CreateCondBr(ir.CreateICmpSLT(i, end), inside, after);
-  ir.SetInsertPoint(inside);
-  llvm::Value* next = body(i, carried);
-  i->addIncoming(ir.CreateAdd(i, ir.getInt64(1)), ir.GetInsertBlock());
-  if (carried) carried->addIncoming(next, ir.GetInsertBlock());
-  ir.CreateBr(head);
-  ir.SetInsertPoint(after);
-  return carried;
+MatmulEmitter::Task MatmulEmitter::enter_task(llvm::Value* task) {
+  Task t;
+  llvm::Value* tile_block = ir_.CreateURem(task, number(plan_.tile_blocks));
+  llvm::Value* rest = ir_.CreateUDiv(task, number(plan_.tile_blocks));
+  llvm::Value* panel_block = ir_.CreateURem(rest, number(plan_.panel_blocks));
+  llvm::Value* batch = ir_.CreateUDiv(rest, number(plan_.panel_blocks));
+  t.batch.resize(body_.batch.size());
+  t.lanes_base = number(plan_.lanes_side.offset);
+  t.rows_base = number(plan_.rows_side.offset);
+  for (std::size_t d = body_.batch.size(); d-- > 0;) {
+    t.batch[d] = d == 0 ? batch : ir_.CreateURem(batch, number(body_.batch[d]));
+    batch = ir_.CreateUDiv(batch, number(body_.batch[d]));
+    t.lanes_base = add(t.lanes_base, scaled(t.batch[d], plan_.lanes_side.batch_strides[d]));
+    t.rows_base = add(t.rows_base, scaled(t.batch[d], plan_.rows_side.batch_strides[d]));
+  }
+  t.panel_begin = scaled(panel_block, plan_.panel_block);
+  t.panel_end = least(add(t.panel_begin, number(plan_.panel_block)), number(plan_.panels));
+  t.tile_begin = scaled(tile_block, plan_.tile_block);
+  t.tile_end = least(add(t.tile_begin, number(plan_.tile_block)), number(plan_.tiles));
+  return t;
 }
 
-}  // namespace
+/// The first lane (or row) of a panel (or tile). The last one starts early rather than end late: it
+/// computes some elements again, which nobody stores.
+static llvm::Value* start_of(llvm::IRBuilder<>& ir, llvm::Value* index, std::int64_t size,
+                             std::int64_t extent) {
+  llvm::Value* start = ir.CreateNSWMul(index, ir.getInt64(static_cast<std::uint64_t>(size)));
+  if (extent % size == 0) return start;
+  const std::int64_t last = extent > size ? extent - size : 0;
+  return ir.CreateBinaryIntrinsic(llvm::Intrinsic::smin, start,
+                                  ir.getInt64(static_cast<std::uint64_t>(last)));
+}
 
-runtime::KernelGeometry emit_matmul(EmitContext& c, const MatmulBody& body) {
-  llvm::IRBuilder<>& ir = c.ir;
-  llvm::Type* type = accumulator_type(c, body.dtype);
-  for (const MatmulBody::Side* side : {&body.a, &body.b})
-    if (c.operand_dtype(side->operand) != body.dtype)
-      throw CompileError({.what = "matmul operands of another dtype than the product",
-                          .where = c.spec.name,
-                          .hint = "cast them to it"});
-  llvm::Value* a = c.operand(body.a.operand);
-  llvm::Value* b = c.operand(body.b.operand);
-
-  // One task a row of one product.
-  loop(c, c.task_begin(), c.task_end(), nullptr, "task", [&](llvm::Value* task, llvm::Value*) {
-    llvm::Value* rest = ir.CreateUDiv(task, ir.getInt64(body.m));
-    llvm::Value* m = ir.CreateURem(task, ir.getInt64(body.m));
-    std::vector<llvm::Value*> indices(body.batch.size());
-    llvm::Value* a_base = ir.getInt64(body.a.offset);
-    llvm::Value* b_base = ir.getInt64(body.b.offset);
-    auto advance = [&](llvm::Value*& base, llvm::Value* index, std::int64_t stride) {
-      base = ir.CreateAdd(base, ir.CreateMul(index, ir.getInt64(stride)));
-    };
-    for (std::size_t d = body.batch.size(); d-- > 0;) {
-      indices[d] = ir.CreateURem(rest, ir.getInt64(body.batch[d]));
-      rest = ir.CreateUDiv(rest, ir.getInt64(body.batch[d]));
-      advance(a_base, indices[d], body.a.batch_strides[d]);
-      advance(b_base, indices[d], body.b.batch_strides[d]);
-    }
-    advance(a_base, m, body.a.row_stride);
-    indices.push_back(m);
-    indices.push_back(nullptr);
-    loop(c, ir.getInt64(0), ir.getInt64(body.n), nullptr, "n", [&](llvm::Value* n, llvm::Value*) {
-      llvm::Value* b_column = b_base;
-      advance(b_column, n, body.b.column_stride);
-      llvm::Value* sum =
-          loop(c, ir.getInt64(0), ir.getInt64(body.k), llvm::Constant::getNullValue(type), "k",
-               [&](llvm::Value* k, llvm::Value* accumulator) -> llvm::Value* {
-                 llvm::Value* at_a = a_base;
-                 llvm::Value* at_b = b_column;
-                 advance(at_a, k, body.a.column_stride);
-                 advance(at_b, k, body.b.row_stride);
-                 llvm::Value* x = ir.CreateLoad(type, ir.CreateGEP(type, a, at_a));
-                 llvm::Value* y = ir.CreateLoad(type, ir.CreateGEP(type, b, at_b));
-                 if (type->isIntegerTy()) return ir.CreateAdd(ir.CreateMul(x, y), accumulator);
-                 return ir.CreateIntrinsic(llvm::Intrinsic::fma, {type}, {x, y, accumulator});
-               });
-      indices.back() = n;
-      Lanes lanes{.indices = indices};
-      std::vector<llvm::Value*> values = emit_exprs(c, body.epilogue, lanes, {&sum, 1});
-      emit_stores(c, body.stores, values, body.epilogue, lanes);
-      return nullptr;
+/// Packs the task's panels unless the task before, of the same call, left the same ones there:
+/// `packed` names those, the result names what is there now.
+llvm::Value* MatmulEmitter::pack_panels(const Task& task, const Depth& depth, llvm::Value* packed) {
+  if (plan_.lanes_side.packing == Packing::none) return packed;
+  auto all = [&] {
+    emit_for(c_, task.panel_begin, task.panel_end, 1, [&](llvm::Value* panel) {
+      llvm::Value* index = ir_.CreateNSWSub(panel, task.panel_begin);
+      pack_panel(task, depth, start_of(ir_, panel, plan_.lanes(), plan_.lanes_side.extent),
+                 at(element_, scratch_at(plan_.panels_at),
+                    scaled(index, plan_.panel_depth() * plan_.lanes())));
     });
-    return nullptr;
-  });
-  ir.CreateRetVoid();
+  };
+  if (plan_.k_blocks() > 1) {
+    all();
+    return packed;
+  }
+  llvm::Value* name = add(scaled(task.lanes_base, plan_.panels), task.panel_begin);
+  when(ir_.CreateICmpNE(name, packed), all);
+  return name;
+}
 
-  const std::int64_t rows = element_count(body.batch) * body.m;
-  return {.tasks = rows,
-          .scratch_bytes = 0,
-          .work_ns = static_cast<double>(rows) * body.n * (body.k + 1)};
+void MatmulEmitter::groups(const Task& task, const Depth& depth) {
+  const bool pack_rows = plan_.rows_side.packing != Packing::none;
+  const std::int64_t sums_size = plan_.group * plan_.rows * plan_.lanes();
+  const std::int64_t row_step = plan_.rows_side.along * plan_.rows;
+  emit_for(c_, task.tile_begin, task.tile_end, plan_.group, [&](llvm::Value* first) {
+    llvm::Value* count = least(number(plan_.group), ir_.CreateNSWSub(task.tile_end, first));
+    auto tile_start = [&](llvm::Value* t) {
+      return start_of(ir_, add(first, t), plan_.rows, plan_.rows_side.extent);
+    };
+    if (pack_rows)
+      emit_for(c_, number(0), count, 1, [&](llvm::Value* t) {
+        pack_tile(task, depth, tile_start(t),
+                  at(element_, scratch_at(plan_.tiles_at), scaled(t, plan_.packed_tile_stride())));
+      });
+    emit_for(c_, task.panel_begin, task.panel_end, 1, [&](llvm::Value* panel) {
+      llvm::Value* panel_index = ir_.CreateNSWSub(panel, task.panel_begin);
+      llvm::Value* lanes = plan_.lanes_side.packing == Packing::none
+                               ? at(element_, lanes_operand_,
+                                    add(add(task.lanes_base, start_of(ir_, panel, plan_.lanes(),
+                                                                      plan_.lanes_side.extent)),
+                                        scaled(depth.begin, plan_.lanes_side.deep)))
+                               : at(element_, scratch_at(plan_.panels_at),
+                                    scaled(panel_index, plan_.panel_depth() * plan_.lanes()));
+      llvm::Value* sums = scratch_at(plan_.sums_at);
+      if (plan_.k_blocks() > 1) {
+        llvm::Value* group =
+            ir_.CreateUDiv(ir_.CreateNSWSub(first, task.tile_begin), number(plan_.group));
+        sums = at(element_, sums,
+                  scaled(add(scaled(group, plan_.panel_block), panel_index), sums_size));
+      }
+      emit_for(c_, number(0), count, 1, [&](llvm::Value* t) {
+        llvm::Value* rows;
+        llvm::Value* prefetch = nullptr;
+        if (pack_rows) {
+          rows = at(element_, scratch_at(plan_.tiles_at), scaled(t, plan_.packed_tile_stride()));
+        } else {
+          rows = at(element_, rows_operand_,
+                    add(add(task.rows_base, scaled(tile_start(t), plan_.rows_side.along)),
+                        scaled(depth.begin, plan_.rows_side.deep)));
+          prefetch = ir_.CreateGEP(element_, rows, number(row_step));
+        }
+        register_tile(depth, lanes, rows, at(element_, sums, scaled(t, plan_.rows * plan_.lanes())),
+                      prefetch);
+      });
+      when(depth.is_last, [&] { epilogue(task, panel, first, count, sums); });
+    });
+  });
+}
+
+runtime::KernelGeometry MatmulEmitter::emit() {
+  if (plan_.tasks > 0) {
+    lanes_operand_ = c_.operand(plan_.lanes_side.operand);
+    rows_operand_ = c_.operand(plan_.rows_side.operand);
+    emit_for(c_, c_.task_begin(), c_.task_end(), 1, {number(-1)},
+             [&](llvm::Value* index, std::span<llvm::Value* const> carried) -> Values {
+               const Task task = enter_task(index);
+               if (plan_.k_blocks() == 1) {
+                 const Depth depth{number(0), number(plan_.k), ir_.getTrue()};
+                 llvm::Value* packed = pack_panels(task, depth, carried[0]);
+                 groups(task, depth);
+                 return {packed};
+               }
+               emit_for(c_, number(0), number(plan_.k), plan_.k_block, [&](llvm::Value* begin) {
+                 llvm::Value* left = ir_.CreateNSWSub(number(plan_.k), begin);
+                 const Depth depth{begin, least(number(plan_.k_block), left),
+                                   ir_.CreateICmpSLE(left, number(plan_.k_block))};
+                 pack_panels(task, depth, carried[0]);
+                 groups(task, depth);
+               });
+               return {carried[0]};
+             });
+  }
+  ir_.CreateRetVoid();
+  // 100 GFLOP/s: what a core of today does within a factor of two.
+  const double flops = 2.0 * static_cast<double>(plan_.batches) * static_cast<double>(body_.m) *
+                       static_cast<double>(body_.n) * static_cast<double>(body_.k + 1);
+  return {.tasks = plan_.tasks, .scratch_bytes = plan_.scratch_bytes, .work_ns = flops / 100};
+}
+
+runtime::KernelGeometry emit_matmul(EmitContext& context, const MatmulBody& body) {
+  return MatmulEmitter(context, body).emit();
 }
 
 }  // namespace riffle::codegen
