@@ -119,6 +119,16 @@ Scalar emit_extremum(ScalarBuilder& b, Scalar x, Scalar y, bool largest) {
   return b.cast(result, dtype);
 }
 
+// The product of two i32 is exact in 64 bits but not in a double, and wraps.
+Array reference_mul(std::span<const Array> operands, const Attrs&, const TensorType& result) {
+  if (result.dtype != DType::i32)
+    return rules::map_broadcast(operands, result, [](Doubles a) { return a[0] * a[1]; });
+  return rules::map_broadcast(operands, result, [](Doubles a) -> double {
+    const auto product = static_cast<std::int64_t>(a[0]) * static_cast<std::int64_t>(a[1]);
+    return static_cast<std::int32_t>(product);
+  });
+}
+
 Array reference_div(std::span<const Array> operands, const Attrs& attrs, const TensorType& result) {
   const DType dtype = result.dtype;
   if (is_floating(dtype))
@@ -164,6 +174,7 @@ const OpBlock op_mul = {
     .infer = rules::numeric_binary,
     .emit = [](ScalarBuilder& b, Scalars a, const Attrs&) { return b.mul(a[0], a[1]); },
     .reference = [](Doubles a, const Attrs&) { return a[0] * a[1]; },
+    .reference_array = reference_mul,  // knows integers
     .vjp = mul_vjp,
     .samples = rules::numeric_binary_samples,
 };

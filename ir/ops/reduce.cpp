@@ -221,12 +221,13 @@ std::vector<Sample> sum_samples() {
 std::vector<Sample> extremum_samples() {
   return dims_samples(-2, 2) + rules::with_dtype(dims_samples(-9, 9), DType::i64) +
          rules::with_dtype(dims_samples(-9, 9), DType::i32) +
-         std::vector<Sample>{{.operands = {t({3, 67})},
-                              .attrs = {{"dim", Ints{1}}},
-                              .low = 1,
-                              .high = 1,
-                              .smooth = false},
-                             {.operands = {t({0, 3})}, .attrs = {{"dim", Ints{0}}}}};
+         std::vector<Sample>{
+             {.operands = {t({3, 67})},
+              .attrs = {{"dim", Ints{1}}},
+              .low = 1,
+              .high = 1,
+              .smooth = false},
+             {.operands = {t({0, 3})}, .attrs = {{"dim", Ints{0}}}, .smooth = false}};
 }
 std::vector<Sample> prod_samples() {
   return dims_samples(0.5, 1.5) +
