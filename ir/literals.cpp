@@ -70,17 +70,16 @@ std::vector<std::string_view> similar_names(std::string_view wanted,
   constexpr std::size_t kLongest = 64;  // the distance costs the product of the lengths
   if (wanted.size() > kLongest) return {};
   const std::size_t allowed = std::max<std::size_t>(1, wanted.size() / 3);
-  std::vector<std::pair<std::size_t, std::string_view>> near;
-  for (const std::string_view candidate : candidates) {
-    if (candidate.size() > kLongest) continue;
-    const std::size_t distance = edit_distance(wanted, candidate);
-    if (distance <= allowed) near.emplace_back(distance, candidate);
+  std::vector<std::pair<std::size_t, std::size_t>> near;  // distance, then the candidates' order
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (candidates[i].size() > kLongest) continue;
+    const std::size_t distance = edit_distance(wanted, candidates[i]);
+    if (distance <= allowed) near.emplace_back(distance, i);
   }
-  std::stable_sort(near.begin(), near.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::sort(near.begin(), near.end());
   std::vector<std::string_view> names;
-  for (const auto& [distance, name] : near)
-    if (names.size() < limit) names.push_back(name);
+  for (const auto& [distance, i] : near)
+    if (names.size() < limit) names.push_back(candidates[i]);
   return names;
 }
 
