@@ -59,28 +59,31 @@ TensorType infer_embedding(const TypeQuery& q) {
   return result;
 }
 
-// The element of a tensor of `shape` that index element number `i` names along dim.
-std::size_t indexed_element(const Array& index, std::size_t i, const Shape& shape,
-                            std::size_t dim) {
-  const double value = index.data[i];
-  if (!(value >= 0 && value < static_cast<double>(shape[dim])))
-    rules::fail(fmt::format("index {} is outside 0 to {}", value, shape[dim] - 1));
-  const std::vector<std::int64_t> strides = strides_of(shape);
-  auto rest = static_cast<std::int64_t>(i);
-  std::int64_t at = 0;
-  for (std::size_t d = shape.size(); d-- > 0;) {
-    const std::int64_t size = index.type.shape[d];
-    at += strides[d] * (d == dim ? static_cast<std::int64_t>(value) : rest % size);
-    rest /= size;
-  }
-  return static_cast<std::size_t>(at);
+// The offset along dim, of `size` elements `stride` apart, that an element of the index names.
+std::int64_t offset_along(double index, std::int64_t size, std::int64_t stride) {
+  if (!(index >= 0 && index < static_cast<double>(size)))
+    rules::fail(fmt::format("index {} is outside 0 to {}", index, size - 1));
+  return static_cast<std::int64_t>(index) * stride;
+}
+
+// Strides of the tensor, with that of dim taken out: what an index adds to.
+std::vector<std::int64_t> strides_without(const Shape& shape, std::size_t dim) {
+  std::vector<std::int64_t> strides = strides_of(shape);
+  strides[dim] = 0;
+  return strides;
 }
 
 Array reference_gather(std::span<const Array> a, const Attrs& attrs, const TensorType& result) {
   Array out(result);
   const auto dim = static_cast<std::size_t>(attrs.integer("dim"));
-  for (std::size_t i = 0; i < out.data.size(); ++i)
-    out.data[i] = a[0].data[indexed_element(a[1], i, a[0].type.shape, dim)];
+  const Shape& shape = a[0].type.shape;
+  const std::int64_t size = shape[dim], stride = strides_of(shape)[dim];
+  std::size_t i = 0;
+  rules::for_each(result.shape, {strides_without(shape, dim)},
+                  [&](std::span<const std::int64_t> at) {
+                    const std::int64_t from = at[0] + offset_along(a[1].data[i], size, stride);
+                    out.data[i++] = a[0].data[static_cast<std::size_t>(from)];
+                  });
   return out;
 }
 
@@ -89,13 +92,15 @@ Array reference_scatter_add(std::span<const Array> a, const Attrs& attrs,
   Array out = a[0];
   const Array &index = a[1], &src = a[2];
   const auto dim = static_cast<std::size_t>(attrs.integer("dim"));
+  const std::int64_t size = result.shape[dim], stride = strides_of(result.shape)[dim];
   // src may be larger than index: only its leading corner takes part.
-  std::size_t next = 0;
-  rules::for_each(index.type.shape, {strides_of(src.type.shape)},
-                  [&](std::span<const std::int64_t> at) {
-                    out.data[indexed_element(index, next++, result.shape, dim)] +=
-                        src.data[static_cast<std::size_t>(at[0])];
-                  });
+  std::size_t i = 0;
+  rules::for_each(
+      index.type.shape, {strides_without(result.shape, dim), strides_of(src.type.shape)},
+      [&](std::span<const std::int64_t> at) {
+        const std::int64_t to = at[0] + offset_along(index.data[i++], size, stride);
+        out.data[static_cast<std::size_t>(to)] += src.data[static_cast<std::size_t>(at[1])];
+      });
   return out;
 }
 
