@@ -41,11 +41,11 @@ INSTANTIATE_TEST_SUITE_P(Ops, OpSuite, ::testing::ValuesIn(computing_ops()),
 TEST_P(OpSuite, BlockIsComplete) {
   EXPECT_TRUE(op().block.infer);
   EXPECT_GE(test::samples_of(op()).size(), 4u) << "samples drive every suite";
-  if (op().family == OpFamily::composite)
-    EXPECT_TRUE(op().block.decompose);
-  else
-    EXPECT_TRUE(op().block.reference || op().block.reference_array);
-  if (op().family == OpFamily::elementwise) EXPECT_TRUE(op().block.emit && op().block.reference);
+  const bool composite = op().family == OpFamily::composite;
+  EXPECT_TRUE(composite ? op().block.decompose != nullptr
+                        : op().block.reference || op().block.reference_array);
+  const bool scalar = op().family == OpFamily::elementwise;
+  EXPECT_EQ(scalar, op().block.emit && op().block.reference);
   const bool differentiable = op().family != OpFamily::source && !op().has(kNotDifferentiable);
   EXPECT_EQ(differentiable, op().block.vjp || op().family == OpFamily::composite);
 }
@@ -255,7 +255,7 @@ TEST_P(OpSuite, ScalarCodeMatchesReference) {
           EXPECT_TRUE(std::isnan(actual)) << actual;
         } else if (is_exact(op().op)) {
           EXPECT_EQ(actual, expected);
-          if (expected == 0) EXPECT_EQ(std::signbit(actual), std::signbit(expected));
+          EXPECT_EQ(std::signbit(actual), std::signbit(expected)) << "the sign of zero";
         } else if (std::isinf(expected) || expected == 0) {
           EXPECT_EQ(actual, expected);
         } else {
