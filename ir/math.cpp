@@ -76,7 +76,7 @@ Term log1p_of(Term x) {
   const Term lost = select(abs(x) < 1.0, x - (u - 1.0), 1.0 - (u - x));
   const Split n = split_exponent(u);
   // Past 2^60 the lost part no longer counts, and 2^-e would leave the normal numbers.
-  const Term exponent = at_most(n.e, 60.0).cast(x.bits_dtype());
+  const Term exponent = at_most(n.exponent, 60.0);
   const Term f = fma(lost, exp2_integer(-exponent, x), n.m - 1.0);
   const Term result = log_special(u, log_of_split(n.e, f));
   return select(equal(x, 0.0), x, result);  // −0

@@ -175,6 +175,7 @@ inline Term scale(Term value, Term k) {
 /// x = 2^e·m with m in [2/3, 4/3) for f32, [√½, √2) for f64; x > 0, finite.
 struct Split {
   Term e, m;
+  Term exponent;  ///< e as an integer, not counting a denormal's scaling
 };
 inline Split split_exponent(Term x) {
   const int shift = fraction_bits(x);
@@ -184,7 +185,7 @@ inline Split split_exponent(Term x) {
   const Term exponent = (bits - offset) >> shift;
   const Term m = (bits - (exponent << shift)).bitcast(x.dtype());
   const Term e = exponent.cast(x.dtype());
-  return {select(tiny, e - (x.wide() ? 54.0 : 24.0), e), m};
+  return {select(tiny, e - (x.wide() ? 54.0 : 24.0), e), m, exponent};
 }
 
 /// (log((1+s)/(1−s)) − 2s)/s³ as a polynomial of z = s², less its constant term 2/3, over z.
