@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/timeline_rows.h"
 #include "runtime/trace.h"
 
 namespace riffle::runtime {
@@ -47,15 +48,10 @@ Overlap measure_overlap(const std::vector<Span>& spans) {
   std::int64_t first = 0, last = 0;
   bool any = false;
   for (const Span& span : spans) {
-    const auto& what = span.command->what;
-    const bool is_hook =
-        std::holds_alternative<Hook>(what) || std::holds_alternative<Collective>(what);
-    const bool is_compute = std::holds_alternative<Launch>(what) ||
-                            std::holds_alternative<Copy>(what) ||
-                            std::holds_alternative<Fill>(what);
-    if (is_hook) hooks.emplace_back(span.begin_ns, span.end_ns);
-    // Kernels of the hooks' phase on another stream are communication, not what hides it.
-    if (is_compute && span.command->phase != Phase::hooks)
+    const Command& command = *span.command;
+    if (is_hook(command)) hooks.emplace_back(span.begin_ns, span.end_ns);
+    // Kernels of the hooks' phase are part of communication, not what hides it.
+    if (is_compute(command) && command.phase != Phase::hooks)
       compute.emplace_back(span.begin_ns, span.end_ns);
     first = any ? std::min(first, span.begin_ns) : span.begin_ns;
     last = any ? std::max(last, span.end_ns) : span.end_ns;
