@@ -171,6 +171,8 @@ class ScatterEmitter {
     LlvmScalarBuilder scalar(ir_, 1), vector(ir_, lanes.width);
     llvm::Value* index = LlvmScalarBuilder::unwrap(scalar.cast(
         LlvmScalarBuilder::wrap(values[index_at], body_.exprs[index_at].dtype), DType::i64));
+    // A point with a bad index adds nothing.
+    llvm::Value* bad = ir_.CreateICmpUGE(index, constant(body_.index_size));
     index = checked_index(c_, index, body_.index_size, lanes.mask);
     llvm::Value* position = ir_.CreateAdd(constant(body_.address.offset),
                                           ir_.CreateMul(index, constant(body_.index_stride)));
@@ -190,8 +192,10 @@ class ScatterEmitter {
                    : ir_.CreateAlignedLoad(type, address, align);
     c_.tag(old, body_.out);
     llvm::Value* source = widen(c_, values[static_cast<std::size_t>(body_.source)], lanes.width);
-    llvm::Value* sum = vector.to_memory(
-        vector.add(vector.from_memory(old, dtype), LlvmScalarBuilder::wrap(source, dtype)));
+    llvm::Value* sum = ir_.CreateSelect(
+        bad, old,
+        vector.to_memory(
+            vector.add(vector.from_memory(old, dtype), LlvmScalarBuilder::wrap(source, dtype))));
     c_.tag(lanes.mask
                ? static_cast<llvm::Value*>(ir_.CreateMaskedStore(sum, address, align, lanes.mask))
                : ir_.CreateAlignedStore(sum, address, align),
