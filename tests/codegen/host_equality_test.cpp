@@ -124,8 +124,13 @@ TEST_P(EveryOp, EqualsTheInterpreter) {
       const ir::Value result = builder.append(GetParam(), values, sample.attrs);
       const ir::Graph graph = builder.finish({result});
       SCOPED_TRACE(ir::print(graph));
-      for (const HostTarget& target : targets())
+      // Narrower vectors and single primitives change what is emitted, not for which dtype.
+      const std::vector<HostTarget> list = targets();
+      for (const HostTarget& target : list)
         for (bool fuse : {true, false}) {
+          const bool plain = fuse && target.vector_bytes == list[0].vector_bytes;
+          if (!plain && dtype != DType::f32) continue;
+          if (!fuse && op.family != ir::OpFamily::composite) continue;
           expect_equal(graph, target, fuse, seed++);
           if (HasFatalFailure()) return;
         }
