@@ -124,10 +124,13 @@ class ExprEmitter {
              store.operand);
       return;
     }
-    if (stride == 0)
-      throw CompileError({.what = "all lanes of a vector store to one element",
-                          .where = c_.spec.name,
-                          .hint = "this is a bug of riffle"});
+    // A dimension of size 1: only the first lane is active.
+    if (stride == 0) {
+      c_.tag(ir_.CreateAlignedStore(ir_.CreateExtractElement(memory, std::uint64_t{0}), address,
+                                    align),
+             store.operand);
+      return;
+    }
     // One element after the other; the mask is a prefix only sometimes, so each lane asks it.
     for (int lane = 0; lane < width; ++lane) {
       auto store_lane = [&] {

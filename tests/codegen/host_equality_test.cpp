@@ -66,7 +66,8 @@ void expect_equal(const ir::Graph& graph, const HostTarget& target, bool fuse, s
   verify(program);
   const Compiled compiled(program, target);
 
-  const std::vector<Memory> slots = testing::slots_of(program), expected = testing::slots_of(program);
+  const std::vector<Memory> slots = testing::slots_of(program),
+                            expected = testing::slots_of(program);
   for (const std::vector<Memory>* memory : {&slots, &expected})
     for (const Memory& slot : *memory) std::ranges::fill(slot.bytes(), std::byte{0});
   const std::vector<ir::Array> arrays = test::random_arrays(primitives, seed);
@@ -165,7 +166,8 @@ ir::Graph wide_graph() {
   const ir::Value x = b.append_source(ir::Op::input, {DType::f32, {300, 1100}}, "x");
   const ir::Value w = b.append_source(ir::Op::param, {DType::f32, {1100}}, "w");
   const ir::Value soft = b.append(ir::Op::softmax, {x});
-  const ir::Value normal = b.append(ir::Op::layer_norm, {x, w}, {{"normalized_shape", ir::Ints{1100}}});
+  const ir::Value normal =
+      b.append(ir::Op::layer_norm, {x, w}, {{"normalized_shape", ir::Ints{1100}}});
   const ir::Value turned = b.append(ir::Op::gelu, {b.transpose_last_two(soft)});
   const ir::Value columns = b.sum(normal, {0});
   return b.finish({turned, columns, normal});
@@ -180,8 +182,10 @@ TEST(HostEquality, TasksInAnyDivisionOnAnyThread) {
     for (const Memory& slot : *memory) std::ranges::fill(slot.bytes(), std::byte{0});
   const auto arrays = test::random_arrays(primitives, 3);
   for (const std::vector<Memory>* memory : {&whole, &parts}) {
-    ir::array_to_bytes(arrays[0], (*memory)[static_cast<std::size_t>(program.input_slots[0])].bytes());
-    ir::array_to_bytes(arrays[1], (*memory)[static_cast<std::size_t>(program.parameter_slots[0])].bytes());
+    ir::array_to_bytes(arrays[0],
+                       (*memory)[static_cast<std::size_t>(program.input_slots[0])].bytes());
+    ir::array_to_bytes(arrays[1],
+                       (*memory)[static_cast<std::size_t>(program.parameter_slots[0])].bytes());
   }
   compiled.run(whole);
   std::int64_t most = 0;
