@@ -13,8 +13,9 @@
 #include <string>
 #include <thread>
 
-// The address sanitizer otherwise ends the process where an allocation is too large.
+// The sanitizers otherwise end the process where an allocation is too large.
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
+extern "C" const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
 
 namespace riffle::runtime {
 namespace {
