@@ -6,6 +6,7 @@
 #include "ir/passes.h"
 #include "tests/support/golden.h"
 #include "tests/support/random_graph.h"
+#include "tests/support/sanitizer.h"
 
 namespace riffle::ir {
 namespace {
@@ -373,7 +374,7 @@ TEST(Split, HasLossNeedsAFloatingScalarThatDependsOnSomethingTrainable) {
 }
 
 TEST(Split, RandomGraphsAtEveryCut) {
-  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+  for (std::uint64_t seed = 0; seed < test::cases(300); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const Graph graph = test::random_graph(seed);
     ASSERT_NO_THROW(verify(graph)) << print(graph);
