@@ -66,15 +66,10 @@ MatmulEmitter::Task MatmulEmitter::enter_task(llvm::Value* task) {
   return t;
 }
 
-/// The first lane (or row) of a panel (or tile). The last one starts early rather than end late: it
-/// computes some elements again, which nobody stores.
-static llvm::Value* start_of(llvm::IRBuilder<>& ir, llvm::Value* index, std::int64_t size,
-                             std::int64_t extent) {
-  llvm::Value* start = ir.CreateNSWMul(index, ir.getInt64(static_cast<std::uint64_t>(size)));
+llvm::Value* MatmulEmitter::start_of(llvm::Value* index, std::int64_t size, std::int64_t extent) {
+  llvm::Value* start = scaled(index, size);
   if (extent % size == 0) return start;
-  const std::int64_t last = extent > size ? extent - size : 0;
-  return ir.CreateBinaryIntrinsic(llvm::Intrinsic::smin, start,
-                                  ir.getInt64(static_cast<std::uint64_t>(last)));
+  return least(start, number(extent > size ? extent - size : 0));
 }
 
 /// Packs the task's panels unless the task before, of the same call, left the same ones there:
@@ -84,7 +79,7 @@ llvm::Value* MatmulEmitter::pack_panels(const Task& task, const Depth& depth, ll
   auto all = [&] {
     emit_for(c_, task.panel_begin, task.panel_end, 1, [&](llvm::Value* panel) {
       llvm::Value* index = ir_.CreateNSWSub(panel, task.panel_begin);
-      pack_panel(task, depth, start_of(ir_, panel, plan_.lanes(), plan_.lanes_side.extent),
+      pack_panel(task, depth, start_of(panel, plan_.lanes(), plan_.lanes_side.extent),
                  at(element_, scratch_at(plan_.panels_at),
                     scaled(index, plan_.panel_depth() * plan_.lanes())));
     });
@@ -104,19 +99,12 @@ void MatmulEmitter::groups(const Task& task, const Depth& depth) {
   const std::int64_t row_step = plan_.rows_side.along * plan_.rows;
   emit_for(c_, task.tile_begin, task.tile_end, plan_.group, [&](llvm::Value* first) {
     llvm::Value* count = least(number(plan_.group), ir_.CreateNSWSub(task.tile_end, first));
-    auto tile_start = [&](llvm::Value* t) {
-      return start_of(ir_, add(first, t), plan_.rows, plan_.rows_side.extent);
-    };
-    if (pack_rows)
-      emit_for(c_, number(0), count, 1, [&](llvm::Value* t) {
-        pack_tile(task, depth, tile_start(t),
-                  at(element_, scratch_at(plan_.tiles_at), scaled(t, plan_.packed_tile_stride())));
-      });
+    if (pack_rows) pack_tiles(task, depth, first, count);
     emit_for(c_, task.panel_begin, task.panel_end, 1, [&](llvm::Value* panel) {
       llvm::Value* panel_index = ir_.CreateNSWSub(panel, task.panel_begin);
       llvm::Value* lanes = plan_.lanes_side.packing == Packing::none
                                ? at(element_, lanes_operand_,
-                                    add(add(task.lanes_base, start_of(ir_, panel, plan_.lanes(),
+                                    add(add(task.lanes_base, start_of(panel, plan_.lanes(),
                                                                       plan_.lanes_side.extent)),
                                         scaled(depth.begin, plan_.lanes_side.deep)))
                                : at(element_, scratch_at(plan_.panels_at),
@@ -134,9 +122,10 @@ void MatmulEmitter::groups(const Task& task, const Depth& depth) {
         if (pack_rows) {
           rows = at(element_, scratch_at(plan_.tiles_at), scaled(t, plan_.packed_tile_stride()));
         } else {
-          rows = at(element_, rows_operand_,
-                    add(add(task.rows_base, scaled(tile_start(t), plan_.rows_side.along)),
-                        scaled(depth.begin, plan_.rows_side.deep)));
+          rows =
+              at(element_, rows_operand_,
+                 add(add(task.rows_base, scaled(tile_start(add(first, t)), plan_.rows_side.along)),
+                     scaled(depth.begin, plan_.rows_side.deep)));
           prefetch = ir_.CreateGEP(element_, rows, number(row_step));
         }
         register_tile(depth, lanes, rows, at(element_, sums, scaled(t, plan_.rows * plan_.lanes())),

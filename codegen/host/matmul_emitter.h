@@ -2,6 +2,7 @@
 // matmul.cpp; what the words mean is in matmul_plan.h.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 
@@ -36,19 +37,25 @@ class MatmulEmitter {
   // matmul_pack.cpp
   void pack_panel(const Task& task, const Depth& depth, llvm::Value* panel_start,
                   llvm::Value* destination);
-  void pack_tile(const Task& task, const Depth& depth, llvm::Value* tile_start,
-                 llvm::Value* destination);
+  /// Tiles first … first + count - 1, one after the other in the scratch.
+  void pack_tiles(const Task& task, const Depth& depth, llvm::Value* first, llvm::Value* count);
 
-  /// k in the block by vectors: block(k, width), then once block(k, what the shape leaves over).
-  void in_steps(const Depth& depth,
+  /// k in the block by `step` (a power of two): block(k, step), then block(k, what is left over).
+  void in_steps(const Depth& depth, int step,
                 const std::function<void(llvm::Value* k, std::int64_t count)>& block);
+  /// The columns of a block of `width` rows and square() columns that lie along its rows, as one
+  /// vector of accumulators a column; of rows and columns beyond the counts, zeros.
+  Values load_columns(DType stored, const std::function<llvm::Value*(int row)>& row_address,
+                      std::int64_t rows, std::int64_t columns);
+  /// Columns that a block has: as many elements as 16 bytes hold.
+  int square() const {
+    return std::min(plan_.width, static_cast<int>(16 / size_of(plan_.accumulator)));
+  }
 
   // matmul_tile.cpp
   /// rows × lanes() sums at `sums`: from zero in the first block of k, else continued.
   void register_tile(const Depth& depth, llvm::Value* panel, llvm::Value* rows, llvm::Value* sums,
                      llvm::Value* prefetch);
-  /// width vectors of width lanes → their transpose, in registers.
-  void transpose(std::vector<llvm::Value*>& block);
 
   // matmul_epilogue.cpp
   void epilogue(const Task& task, llvm::Value* panel, llvm::Value* first_tile,
@@ -64,6 +71,12 @@ class MatmulEmitter {
                      bool lanes_are_m, llvm::Value* count, bool always_full, llvm::Value* source);
 
   // Small things.
+  /// The first lane (or row) of a panel (or tile). The last one starts early rather than end late:
+  /// it computes some elements again, which nobody stores.
+  llvm::Value* start_of(llvm::Value* index, std::int64_t size, std::int64_t extent);
+  llvm::Value* tile_start(llvm::Value* tile) {
+    return start_of(tile, plan_.rows, plan_.rows_side.extent);
+  }
   llvm::Value* number(std::int64_t value) {
     return ir_.getInt64(static_cast<std::uint64_t>(value));
   }
@@ -89,6 +102,8 @@ class MatmulEmitter {
   /// Elements of `side` at `address` (memory form) as accumulators; the first `count` lanes.
   llvm::Value* load_converted(const MatmulPlan::Operand& side, llvm::Value* address, int width,
                               std::int64_t count);
+
+  llvm::Value* first_lanes(int width, std::int64_t count);  ///< a constant mask
 
   EmitContext& c_;
   llvm::IRBuilder<>& ir_;

@@ -53,20 +53,18 @@ void MatmulEmitter::finish_transposed(const Task& task, llvm::Value* begin, llvm
   llvm::Value* corner = scratch_at(plan_.corner_at);
   emit_for(c_, begin, end, plan_.width, [&](llvm::Value* row) {
     llvm::Value* count = ir_.CreateNSWSub(end, row);
-    emit_for(c_, lane_begin, lane_end, plan_.width, [&](llvm::Value* lane) {
+    emit_for(c_, lane_begin, lane_end, square(), [&](llvm::Value* lane) {
       llvm::Value* from = at(element_, sums,
                              add(scaled(ir_.CreateNSWSub(row, begin), plan_.lanes()),
                                  ir_.CreateNSWSub(lane, lane_begin)));
-      std::vector<llvm::Value*> block;
-      for (int i = 0; i < plan_.width; ++i)
-        block.push_back(ir_.CreateAlignedLoad(
-            vector_, at(element_, from, number(i * plan_.lanes())), element_align()));
-      transpose(block);
-      for (int i = 0; i < plan_.width; ++i)
-        ir_.CreateAlignedStore(block[static_cast<std::size_t>(i)],
-                               at(element_, corner, number(i * std::int64_t{plan_.width})),
-                               element_align());
-      emit_for(c_, lane, least(lane_end, add(lane, number(plan_.width))), 1, [&](llvm::Value* one) {
+      const Values columns = load_columns(
+          plan_.accumulator, [&](int i) { return at(element_, from, number(i * plan_.lanes())); },
+          plan_.width, square());
+      for (std::size_t i = 0; i < columns.size(); ++i)
+        ir_.CreateAlignedStore(
+            columns[i], at(element_, corner, number(static_cast<std::int64_t>(i) * plan_.width)),
+            element_align());
+      emit_for(c_, lane, least(lane_end, add(lane, number(square()))), 1, [&](llvm::Value* one) {
         finish_vector(task, row, one, !plan_.lanes_are_m, count, false,
                       at(element_, corner, scaled(ir_.CreateNSWSub(one, lane), plan_.width)));
       });

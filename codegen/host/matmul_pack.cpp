@@ -5,6 +5,12 @@
 
 namespace riffle::codegen {
 
+llvm::Value* MatmulEmitter::first_lanes(int width, std::int64_t count) {
+  std::vector<llvm::Constant*> mask;
+  for (int lane = 0; lane < width; ++lane) mask.push_back(ir_.getInt1(lane < count));
+  return llvm::ConstantVector::get(mask);
+}
+
 llvm::Value* MatmulEmitter::load_converted(const MatmulPlan::Operand& side, llvm::Value* address,
                                            int width, std::int64_t count) {
   LlvmScalarBuilder scalars(ir_, width);
@@ -14,21 +20,74 @@ llvm::Value* MatmulEmitter::load_converted(const MatmulPlan::Operand& side, llvm
   if (count >= width) {
     loaded = ir_.CreateAlignedLoad(type, address, align);
   } else {
-    std::vector<llvm::Constant*> mask;
-    for (int lane = 0; lane < width; ++lane) mask.push_back(ir_.getInt1(lane < count));
-    loaded = ir_.CreateMaskedLoad(type, address, align, llvm::ConstantVector::get(mask),
+    loaded = ir_.CreateMaskedLoad(type, address, align, first_lanes(width, count),
                                   llvm::Constant::getNullValue(type));
   }
   return LlvmScalarBuilder::unwrap(scalars.from_memory(loaded, side.dtype));
 }
 
-void MatmulEmitter::in_steps(const Depth& depth,
+void MatmulEmitter::in_steps(const Depth& depth, int step,
                              const std::function<void(llvm::Value* k, std::int64_t count)>& block) {
-  llvm::Value* whole = ir_.CreateAnd(depth.size, number(-std::int64_t{plan_.width}));
-  emit_for(c_, number(0), whole, plan_.width, [&](llvm::Value* k) { block(k, plan_.width); });
-  const std::int64_t rest = plan_.k % plan_.width;
+  llvm::Value* whole = ir_.CreateAnd(depth.size, number(-std::int64_t{step}));
+  emit_for(c_, number(0), whole, step, [&](llvm::Value* k) { block(k, step); });
+  const std::int64_t rest = plan_.k % step;
   // Blocks of k are multiples of the width, so only the last one leaves something.
   if (rest != 0) when(ir_.CreateICmpNE(whole, depth.size), [&] { block(whole, rest); });
+}
+
+// Vector i is put together from 16 bytes each of rows i, i + s, i + 2s … (s = square()), so that
+// the transposition itself stays inside 16-byte parts: one instruction a shuffle. Wider blocks run
+// no faster, and LLVM takes 20 ms to combine their shuffles.
+Values MatmulEmitter::load_columns(DType stored,
+                                   const std::function<llvm::Value*(int row)>& row_address,
+                                   std::int64_t rows, std::int64_t columns) {
+  const int size = square();
+  llvm::Type* part_type = with_width(memory_type(c_.module.getContext(), stored), size);
+  const llvm::Align align(static_cast<std::uint64_t>(size_of(stored)));
+  Values vectors;
+  for (int i = 0; i < size; ++i) {
+    Values parts;
+    for (int row = i; row < plan_.width; row += size) {
+      llvm::Value* zero = llvm::Constant::getNullValue(part_type);
+      if (row >= rows)
+        parts.push_back(zero);
+      else if (columns >= size)
+        parts.push_back(ir_.CreateAlignedLoad(part_type, row_address(row), align));
+      else
+        parts.push_back(ir_.CreateMaskedLoad(part_type, row_address(row), align,
+                                             first_lanes(size, columns), zero));
+    }
+    while (parts.size() > 1) {
+      const int width = static_cast<int>(
+          llvm::cast<llvm::FixedVectorType>(parts.front()->getType())->getNumElements());
+      std::vector<int> both;
+      for (int lane = 0; lane < 2 * width; ++lane) both.push_back(lane);
+      Values joined;
+      for (std::size_t p = 0; p + 1 < parts.size(); p += 2)
+        joined.push_back(ir_.CreateShuffleVector(parts[p], parts[p + 1], both));
+      parts = std::move(joined);
+    }
+    LlvmScalarBuilder scalars(ir_, plan_.width);
+    vectors.push_back(LlvmScalarBuilder::unwrap(scalars.from_memory(parts.front(), stored)));
+  }
+  // Interleaves the low or the high half of every 16 bytes of two vectors, by `unit` elements.
+  auto interleave = [&](llvm::Value* a, llvm::Value* b, int unit, bool high) {
+    std::vector<int> lanes;
+    for (int part = 0; part < plan_.width; part += size)
+      for (int at = 0; at < size / 2; at += unit)
+        for (const int from : {part, plan_.width + part})
+          for (int u = 0; u < unit; ++u) lanes.push_back(from + (high ? size / 2 : 0) + at + u);
+    return ir_.CreateShuffleVector(a, b, lanes);
+  };
+  if (size == 2)
+    return {interleave(vectors[0], vectors[1], 1, false),
+            interleave(vectors[0], vectors[1], 1, true)};
+  llvm::Value* low01 = interleave(vectors[0], vectors[1], 1, false);
+  llvm::Value* high01 = interleave(vectors[0], vectors[1], 1, true);
+  llvm::Value* low23 = interleave(vectors[2], vectors[3], 1, false);
+  llvm::Value* high23 = interleave(vectors[2], vectors[3], 1, true);
+  return {interleave(low01, low23, 2, false), interleave(low01, low23, 2, true),
+          interleave(high01, high23, 2, false), interleave(high01, high23, 2, true)};
 }
 
 void MatmulEmitter::pack_panel(const Task& task, const Depth& depth, llvm::Value* panel_start,
@@ -56,29 +115,25 @@ void MatmulEmitter::pack_panel(const Task& task, const Depth& depth, llvm::Value
       });
       return;
     case Packing::transposed: {
-      // Blocks of width lanes × width steps of k.
-      auto block = [&](llvm::Value* k, std::int64_t count, llvm::Value* lane, std::int64_t rows) {
-        std::vector<llvm::Value*> square;
-        for (std::int64_t row = 0; row < plan_.width; ++row)
-          square.push_back(
-              row < rows ? load_converted(side,
-                                          at(stored, source,
-                                             add(scaled(add(lane, number(row)), side.along), k)),
-                                          plan_.width, count)
-                         : llvm::Constant::getNullValue(vector_));
-        transpose(square);
-        for (std::int64_t i = 0; i < count; ++i)
-          ir_.CreateAlignedStore(
-              square[static_cast<std::size_t>(i)],
-              at(element_, destination, add(scaled(add(k, number(i)), plan_.lanes()), lane)),
-              llvm::Align(static_cast<std::uint64_t>(plan_.width * size_of(plan_.accumulator))));
+      auto block = [&](llvm::Value* lane, std::int64_t rows) {
+        in_steps(depth, square(), [&](llvm::Value* k, std::int64_t count) {
+          const Values columns = load_columns(
+              side.dtype,
+              [&](int row) {
+                return at(stored, source, add(scaled(add(lane, number(row)), side.along), k));
+              },
+              rows, count);
+          for (std::int64_t i = 0; i < count; ++i)
+            ir_.CreateAlignedStore(
+                columns[static_cast<std::size_t>(i)],
+                at(element_, destination, add(scaled(add(k, number(i)), plan_.lanes()), lane)),
+                llvm::Align(static_cast<std::uint64_t>(plan_.width * size_of(plan_.accumulator))));
+        });
       };
-      in_steps(depth, [&](llvm::Value* k, std::int64_t count) {
-        const std::int64_t whole = lanes / plan_.width * plan_.width;
-        emit_for(c_, number(0), number(whole), plan_.width,
-                 [&](llvm::Value* lane) { block(k, count, lane, plan_.width); });
-        if (whole < plan_.lanes()) block(k, count, number(whole), lanes - whole);
-      });
+      const std::int64_t whole = lanes / plan_.width * plan_.width;
+      emit_for(c_, number(0), number(whole), plan_.width,
+               [&](llvm::Value* lane) { block(lane, plan_.width); });
+      if (whole < plan_.lanes()) block(number(whole), lanes - whole);
       return;
     }
     case Packing::elements:
@@ -101,42 +156,51 @@ void MatmulEmitter::pack_panel(const Task& task, const Depth& depth, llvm::Value
   }
 }
 
-void MatmulEmitter::pack_tile(const Task& task, const Depth& depth, llvm::Value* tile_start,
-                              llvm::Value* destination) {
+void MatmulEmitter::pack_tiles(const Task& task, const Depth& depth, llvm::Value* first,
+                               llvm::Value* count) {
   const MatmulPlan::Operand& side = plan_.rows_side;
   llvm::Type* stored = memory_type(c_.module.getContext(), side.dtype);
-  llvm::Value* source =
-      at(stored, rows_operand_,
-         add(add(task.rows_base, scaled(tile_start, side.along)), scaled(depth.begin, side.deep)));
+  auto source = [&](llvm::Value* t) {
+    return at(stored, rows_operand_,
+              add(add(task.rows_base, scaled(tile_start(add(first, t)), side.along)),
+                  scaled(depth.begin, side.deep)));
+  };
+  auto destination = [&](llvm::Value* t) {
+    return at(element_, scratch_at(plan_.tiles_at), scaled(t, plan_.packed_tile_stride()));
+  };
+  auto copy = [&](llvm::Value* from, llvm::Value* to, int width, std::int64_t lanes) {
+    ir_.CreateAlignedStore(load_converted(side, from, width, lanes), to, element_align());
+  };
   switch (side.packing) {
     case Packing::none:
       return;
     case Packing::contiguous:
+      // k outside: the rows of all tiles at one k are neighbours, often of one cache line.
       emit_for(c_, number(0), depth.size, 1, [&](llvm::Value* k) {
-        llvm::Value* from = at(stored, source, scaled(k, side.deep));
-        ir_.CreateAlignedStore(load_converted(side, from, plan_.rows, plan_.rows),
-                               at(element_, destination, scaled(k, plan_.rows)), element_align());
+        emit_for(c_, number(0), count, 1, [&](llvm::Value* t) {
+          copy(at(stored, source(t), scaled(k, side.deep)),
+               at(element_, destination(t), scaled(k, plan_.rows)), plan_.rows, plan_.rows);
+        });
       });
       return;
     case Packing::transposed:
-      for (int row = 0; row < plan_.rows; ++row)
-        in_steps(depth, [&](llvm::Value* k, std::int64_t count) {
-          llvm::Value* from = at(stored, source, add(k, number(row * side.along)));
-          ir_.CreateAlignedStore(
-              load_converted(side, from, plan_.width, count),
-              at(element_, destination, add(k, number(row * plan_.packed_row_stride()))),
-              element_align());
+      emit_for(c_, number(0), count, 1, [&](llvm::Value* t) {
+        emit_for(c_, number(0), number(plan_.rows), 1, [&](llvm::Value* row) {
+          llvm::Value* from = at(stored, source(t), scaled(row, side.along));
+          llvm::Value* to = at(element_, destination(t), scaled(row, plan_.packed_row_stride()));
+          in_steps(depth, plan_.width, [&](llvm::Value* k, std::int64_t lanes) {
+            copy(at(stored, from, k), at(element_, to, k), plan_.width, lanes);
+          });
         });
+      });
       return;
     case Packing::elements:
-      emit_for(c_, number(0), depth.size, 1, [&](llvm::Value* k) {
-        for (int row = 0; row < plan_.rows; ++row) {
-          llvm::Value* from =
-              at(stored, source, add(scaled(k, side.deep), number(row * side.along)));
-          ir_.CreateAlignedStore(load_converted(side, from, 1, 1),
-                                 at(element_, destination, add(scaled(k, plan_.rows), number(row))),
-                                 element_align());
-        }
+      emit_for(c_, number(0), count, 1, [&](llvm::Value* t) {
+        emit_for(c_, number(0), depth.size, 1, [&](llvm::Value* k) {
+          for (int row = 0; row < plan_.rows; ++row)
+            copy(at(stored, source(t), add(scaled(k, side.deep), number(row * side.along))),
+                 at(element_, destination(t), add(scaled(k, plan_.rows), number(row))), 1, 1);
+        });
       });
       return;
   }

@@ -10,7 +10,7 @@ namespace riffle::codegen {
 namespace {
 
 // Cycles an element, on one core. They decide between plans, so only their ratios matter.
-constexpr double kCopy = 0.15, kCopyTile = 0.5, kTranspose = 0.45, kElement = 2.0;
+constexpr double kCopy = 0.15, kCopyTile = 0.6, kTranspose = 0.45, kElement = 2.0;
 /// Calls that each pack for themselves, when nothing else is known.
 constexpr double kCalls = 4;
 
@@ -125,9 +125,11 @@ void cut(Candidate& c, const HostTarget& target) {
 
   const std::int64_t panel_bytes = plan.panel_depth() * plan.lanes() * element;
   const std::int64_t most_panels = std::max<std::int64_t>(1, target.l2_bytes / 2 / panel_bytes);
-  plan.group = plan.epilogue_transposes
-                   ? std::max<std::int64_t>(1, std::min(plan.tiles, divide_up(48, plan.rows)))
-                   : 1;
+  // Tiles are finished in groups where the epilogue transposes blocks of them, and packed in
+  // groups where their rows lie side by side: so each line of the operand is read once.
+  const bool in_groups = plan.epilogue_transposes || plan.rows_side.packing == Packing::contiguous;
+  plan.group =
+      in_groups ? std::max<std::int64_t>(1, std::min(plan.tiles, divide_up(48, plan.rows))) : 1;
 
   // About 6 µs of work at least for a task; sixteen tasks balance what there is of threads.
   const double cycles = c.compute + c.pack_lanes + c.pack_rows + c.epilogue;
@@ -190,7 +192,7 @@ void lay_out_scratch(MatmulPlan& plan) {
   // The epilogue may look past the last row and lane by one block of width × width.
   plan.sums_at =
       take(groups * plan.group * plan.rows * plan.lanes() + plan.width * (plan.lanes() + 1));
-  plan.corner_at = take(plan.epilogue_transposes ? plan.width * plan.width : 0);
+  plan.corner_at = take(plan.epilogue_transposes ? plan.width * 4 : 0);
   plan.scratch_bytes = at;
 }
 

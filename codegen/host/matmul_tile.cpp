@@ -72,24 +72,4 @@ void MatmulEmitter::register_tile(const Depth& depth, llvm::Value* panel, llvm::
     ir_.CreateAlignedStore(result[i], sum_at(i), vector_align);
 }
 
-void MatmulEmitter::transpose(std::vector<llvm::Value*>& block) {
-  // At each distance, vectors i and i + distance swap the halves that are off the diagonal.
-  const int width = plan_.width;
-  for (int distance = width / 2; distance >= 1; distance /= 2)
-    for (int i = 0; i < width; ++i) {
-      if (i & distance) continue;
-      llvm::Value*& low = block[static_cast<std::size_t>(i)];
-      llvm::Value*& high = block[static_cast<std::size_t>(i + distance)];
-      std::vector<int> to_low, to_high;
-      for (int lane = 0; lane < width; ++lane) {
-        to_low.push_back(lane & distance ? width + lane - distance : lane);
-        to_high.push_back(lane & distance ? width + lane : lane + distance);
-      }
-      llvm::Value* new_low = ir_.CreateShuffleVector(low, high, to_low);
-      llvm::Value* new_high = ir_.CreateShuffleVector(low, high, to_high);
-      low = new_low;
-      high = new_high;
-    }
-}
-
 }  // namespace riffle::codegen
