@@ -15,6 +15,7 @@ namespace {
 
 struct Style {
   bool unicode;
+  std::string_view microseconds() const { return unicode ? "µs" : "us"; }
   std::string_view edge() const { return unicode ? "│" : "|"; }
   std::string_view hook() const { return unicode ? "█" : "#"; }
   std::string_view space() const { return unicode ? "·" : " "; }
@@ -154,8 +155,9 @@ std::string terminal_timeline(const std::vector<Span>& all, const Schedule& sche
 
   const std::vector<PartitionBlock> blocks = partition_blocks(spans);
   std::string out = fmt::format(
-      "step {}: {}, a column is {:.1f} us\n", step, milliseconds(scale.end_ns - scale.begin_ns),
-      static_cast<double>(scale.end_ns - scale.begin_ns) / 1e3 / scale.columns);
+      "step {}: {}, a column is {:.1f} {}\n", step, milliseconds(scale.end_ns - scale.begin_ns),
+      static_cast<double>(scale.end_ns - scale.begin_ns) / 1e3 / scale.columns,
+      style.microseconds());
   for (std::size_t s = 0; s < schedule.streams.size(); ++s) {
     Row row(static_cast<std::size_t>(scale.columns), std::string(style.space()));
     const auto stream = static_cast<StreamId>(s);
@@ -173,11 +175,11 @@ std::string terminal_timeline(const std::vector<Span>& all, const Schedule& sche
     labels = std::max(labels, hooks[h]->command->label.size());
   labels = std::min<std::size_t>(labels, 40);
   for (std::size_t h = 0; h < std::min(hooks.size(), kListed); ++h)
-    out += fmt::format("{:>{}}  {:<{}}  at {}, {:.1f} us, {}\n", mark_of(h, style), names,
+    out += fmt::format("{:>{}}  {:<{}}  at {}, {:.1f} {}, {}\n", mark_of(h, style), names,
                        hooks[h]->command->label, labels,
                        milliseconds(hooks[h]->begin_ns - scale.begin_ns),
                        static_cast<double>(hooks[h]->end_ns - hooks[h]->begin_ns) / 1e3,
-                       place_of(*hooks[h], blocks));
+                       style.microseconds(), place_of(*hooks[h], blocks));
   if (hooks.size() > kListed)
     out += fmt::format("{:>{}}  and {} more hooks\n", "", names, hooks.size() - kListed);
   return out;
