@@ -51,7 +51,8 @@ runtime::KernelGeometry emit_loop(EmitContext& c, const LoopBody& original) {
                                 expr.address.strides[lane] != 1;
                        });
 
-  const double element_ns = cost_ns(body.exprs, body.stores);
+  // A gathered element brings a whole cache line along.
+  const double element_ns = cost_ns(c.target, body.exprs, body.stores) + (gathers ? 0.8 : 0.0);
   const std::int64_t per_task = elements_per_task(element_ns);
   const std::int64_t task_columns =
       std::min(columns, gathers ? kGatheredLanes : ceil_div(per_task, 64) * 64);

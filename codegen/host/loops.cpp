@@ -201,14 +201,17 @@ std::int64_t elements_per_task(double element_ns) {
                                 static_cast<std::int64_t>(20000.0 / std::max(element_ns, 0.05)));
 }
 
-double cost_ns(const std::vector<Expr>& exprs, const std::vector<Store>& stores) {
-  double total = 0;
+double cost_ns(const HostTarget& target, const std::vector<Expr>& exprs,
+               const std::vector<Store>& stores) {
+  // Measured with 64-byte vectors on operands in L2 (bench/kernels_bench).
+  double total = 0.03 * static_cast<double>(stores.size());
   for (const Expr& expr : exprs) {
     if (expr.kind == Expr::Kind::load) {
-      total += 0.02 * static_cast<double>(size_of(expr.dtype));
-      total += 0.5 * static_cast<double>(expr.indirect.size());
+      total += 0.006 * static_cast<double>(size_of(expr.dtype));
+      total += 0.1 * static_cast<double>(expr.indirect.size());
     }
     if (expr.kind != Expr::Kind::op) continue;
+    double cost = 0.01;
     switch (expr.op) {
       case ir::Op::exp:
       case ir::Op::log:
@@ -216,22 +219,23 @@ double cost_ns(const std::vector<Expr>& exprs, const std::vector<Store>& stores)
       case ir::Op::erf:
       case ir::Op::sin:
       case ir::Op::cos:
-        total += 0.8;
+        cost = 0.25;
         break;
       case ir::Op::pow:
-        total += 3;
+        cost = 1;
         break;
       case ir::Op::div:
       case ir::Op::sqrt:
       case ir::Op::rsqrt:
       case ir::Op::reciprocal:
-        total += 0.3;
+        cost = 0.15;
         break;
       default:
-        total += 0.03;
+        break;
     }
+    total += size_of(compute_dtype(expr.dtype)) == 8 ? 2 * cost : cost;
   }
-  return total + 0.1 * static_cast<double>(stores.size());
+  return total * 64 / target.vector_bytes;
 }
 
 }  // namespace riffle::codegen

@@ -62,6 +62,7 @@ int fit_width(const HostTarget& target, int width, std::int64_t count);
 std::int64_t elements_per_task(double element_ns);
 
 /// Rough nanoseconds of one evaluation of each expression on one core, for KernelGeometry.
-double cost_ns(const std::vector<Expr>& exprs, const std::vector<Store>& stores);
+double cost_ns(const HostTarget& target, const std::vector<Expr>& exprs,
+               const std::vector<Store>& stores);
 
 }  // namespace riffle::codegen

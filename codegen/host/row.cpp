@@ -44,11 +44,11 @@ class RowEmitter {
     }
     for (const RowBody::Stage& stage : body_.stages) {
       all_exprs_.push_back(&stage.exprs);
-      element_ns_ +=
-          cost_ns(stage.exprs, stage.stores) + 0.1 * static_cast<double>(stage.reductions.size());
+      element_ns_ += cost_ns(c_.target, stage.exprs, stage.stores) +
+                     0.02 * static_cast<double>(stage.reductions.size());
     }
-    row_ns_ = element_ns_ * static_cast<double>(row_length_) + 10 +
-              cost_ns(body_.final_exprs, body_.final_stores);
+    row_ns_ = element_ns_ * static_cast<double>(row_length_) + (body_.lanes ? 10.0 : 0.5) +
+              cost_ns(c_.target, body_.final_exprs, body_.final_stores);
   }
 
   runtime::KernelGeometry emit() {
@@ -307,9 +307,9 @@ class RowEmitter {
     const std::int64_t whole_groups = columns / group;
     const std::int64_t left = columns - whole_groups * group;
     const std::int64_t groups = whole_groups + (left > 0);
-    const double group_ns = static_cast<double>(group * row_length_) * std::max(element_ns_, 0.02);
+    const double group_ns = static_cast<double>(group * row_length_) * std::max(element_ns_, 0.01);
     const std::int64_t task_groups =
-        std::clamp<std::int64_t>(static_cast<std::int64_t>(20000 / group_ns), 1, groups);
+        std::clamp<std::int64_t>(static_cast<std::int64_t>(8000 / group_ns), 1, groups);
     const std::int64_t blocks = ceil_div(groups, task_groups);
 
     emit_for(c_, c_.task_begin(), c_.task_end(), 1, [&](llvm::Value* task) {

@@ -35,13 +35,14 @@ class ScatterEmitter {
       return {.tasks = 0};
     }
     const std::int64_t points = element_count(body_.space);
-    const double work_ns = 0.2 * static_cast<double>(elements) +
-                           (2 + cost_ns(body_.exprs, {})) * static_cast<double>(points);
+    const double work_ns =
+        0.05 * static_cast<double>(elements) +
+        (0.5 + cost_ns(c_.target, body_.exprs, {})) * static_cast<double>(points);
     choose_split_dim();
     std::int64_t tasks = 1, block = 1;
     if (split_ >= 0) {
       const std::int64_t size = body_.out_shape[static_cast<std::size_t>(split_)];
-      const auto wanted = static_cast<std::int64_t>(work_ns / 20000);
+      const auto wanted = static_cast<std::int64_t>(work_ns / 8000);
       block = ceil_div(size, std::clamp<std::int64_t>(wanted, 1, size));
       // Whole cache lines, so that neighbouring tasks share none.
       if (dense_[static_cast<std::size_t>(split_)] == 1) block = ceil_div(block, 64) * 64;
@@ -192,10 +193,10 @@ class ScatterEmitter {
                    : ir_.CreateAlignedLoad(type, address, align);
     c_.tag(old, body_.out);
     llvm::Value* source = widen(c_, values[static_cast<std::size_t>(body_.source)], lanes.width);
-    llvm::Value* sum = ir_.CreateSelect(
-        bad, old,
-        vector.to_memory(
-            vector.add(vector.from_memory(old, dtype), LlvmScalarBuilder::wrap(source, dtype))));
+    llvm::Value* sum =
+        ir_.CreateSelect(bad, old,
+                         vector.to_memory(vector.add(vector.from_memory(old, dtype),
+                                                     LlvmScalarBuilder::wrap(source, dtype))));
     c_.tag(lanes.mask
                ? static_cast<llvm::Value*>(ir_.CreateMaskedStore(sum, address, align, lanes.mask))
                : ir_.CreateAlignedStore(sum, address, align),
