@@ -18,6 +18,9 @@ constexpr std::size_t kMaximumExprs = 256, kMaximumOperands = 24;
 // A kernel with reductions runs in parallel over its rows: below so many rows, large elementwise
 // work is better off in a kernel of its own.
 constexpr std::int64_t kEnoughRows = 16, kSmallElements = 1 << 15;
+// Up to so many elements a kernel costs about as much as its launch: values of one shape share one,
+// related or not.
+constexpr std::int64_t kTinyElements = 1 << 12;
 
 bool widens_exactly(DType from, DType to) {
   if (from == to) return true;
@@ -52,6 +55,25 @@ std::int64_t FusionGroup::outer_elements() const noexcept {
 FusionPlan::FusionPlan(const ir::Graph& graph, const FusionOptions& options)
     : graph_(graph), options_(options) {
   find_roots();
+  plan();
+  if (!options_.fuse) return;
+  // Now that it is known what ends up in memory, values that follow cheaply from it need none.
+  const std::int64_t bytes = stored_bytes();
+  for (const FusionGroup& group : groups_) hints_.insert(group.stored.begin(), group.stored.end());
+  plan();
+  if (stored_bytes() < bytes) return;
+  hints_.clear();
+  plan();
+}
+
+std::int64_t FusionPlan::stored_bytes() const {
+  std::int64_t bytes = 0;
+  for (const FusionGroup& group : groups_)
+    for (ValueId v : group.stored) bytes += graph_[v].type.bytes();
+  return bytes;
+}
+
+void FusionPlan::plan() {
   for (;;) {  // each failed attempt gives memory to one more value
     try {
       attempt();
@@ -72,7 +94,10 @@ void FusionPlan::find_roots() {
   for (ValueId v = 0; v < graph_.size(); ++v)
     roots_[static_cast<std::size_t>(v)] =
         graph_[v].op == Op::reshape ? root(graph_[v].operands[0]) : v;
-  for (ValueId v : graph_.outputs) live_[static_cast<std::size_t>(v)] = true;
+  for (ValueId v : graph_.outputs) {
+    live_[static_cast<std::size_t>(v)] = true;
+    outputs_.insert(root(v));
+  }
   for (ValueId v = graph_.size(); v-- > 0;)
     if (live_[static_cast<std::size_t>(v)])
       for (ValueId operand : graph_[v].operands) live_[static_cast<std::size_t>(operand)] = true;
@@ -86,7 +111,7 @@ bool FusionPlan::is_zero_fill(ValueId v) const {
 
 void FusionPlan::find_slots() {
   slots_ = forced_;
-  for (ValueId v : graph_.outputs) slots_.insert(root(v));
+  slots_.insert(outputs_.begin(), outputs_.end());
   for (ValueId v = 0; v < graph_.size(); ++v) {
     if (!live_[static_cast<std::size_t>(v)]) continue;
     const ir::Node& node = graph_[v];
@@ -111,7 +136,7 @@ MatrixView FusionPlan::matrix_view(ValueId operand) const {
     normalise(element.affine, extents);
     const MatrixView here{base, element.affine};
     std::optional<Refine> refine;
-    if (!options_.fuse || graph_[base].type.elements() == 0) return here;
+    if (!options_.fuse || graph_[base].type.elements() == 0 || outputs_.contains(base)) return here;
     if (base != v && !unflatten(element, graph_[base].type.shape, extents, index, refine))
       return here;
     const ir::Node& node = graph_[base];
@@ -192,9 +217,9 @@ bool FusionPlan::depends_on(int group, int other) const {
   return false;
 }
 
-bool FusionPlan::shares_large_leaf(const FusionGroup& group,
-                                   const std::set<ValueId>& leaves) const {
+bool FusionPlan::worth_sharing(const FusionGroup& group, const std::set<ValueId>& leaves) const {
   const std::int64_t elements = element_count(group.space);
+  if (elements <= kTinyElements) return true;
   return std::any_of(leaves.begin(), leaves.end(), [&](ValueId leaf) {
     return graph_[leaf].type.elements() >= elements && group.leaves.contains(leaf);
   });
@@ -223,7 +248,7 @@ bool FusionPlan::refine(int group, const Refine& refine) {
   FusionGroup& g = groups_[static_cast<std::size_t>(group)];
   const bool allowed =
       g.kind == FusionGroup::Kind::loop || g.kind == FusionGroup::Kind::row ||
-      (g.kind == FusionGroup::Kind::matmul && refine.dimension + 2 < g.space.size());
+      (g.kind == FusionGroup::Kind::matmul && refine.dimension + 1 < g.space.size());
   if (!allowed) return false;
   refine_extents(g.space, refine);
   if (!g.reduced.empty())
@@ -294,7 +319,7 @@ bool FusionPlan::try_home(ValueId v, int group, Home home, bool needs_unstored) 
         g.leaves.size() + g.stored.size() > kMaximumOperands)
       return false;
     if (needs_unstored && !walker.touched_unstored) return false;
-    if (!walker.touched && !shares_large_leaf(g, walker.leaves)) return false;
+    if (!walker.touched && !worth_sharing(g, walker.leaves)) return false;
     if (!accept(group, walker)) return false;
     Placement& place = places_[static_cast<std::size_t>(v)];
     place = {.kind = Placement::Kind::member, .group = group, .outer = home.outer};
@@ -401,7 +426,7 @@ bool FusionPlan::join_reduce(ValueId v, int group) {
     if (walker.exprs.size() > kMaximumExprs || walker.leaves.size() > kMaximumOperands ||
         g.leaves.size() + g.stored.size() > kMaximumOperands)
       return false;
-    if (!walker.touched && !shares_large_leaf(g, walker.leaves)) return false;
+    if (!walker.touched && !worth_sharing(g, walker.leaves)) return false;
     if (!row && !wide_enough(type.elements(), element_count(graph_[v].type.shape))) return false;
     if (!accept(group, walker)) return false;
     FusionGroup& joined = groups_[static_cast<std::size_t>(group)];

@@ -7,7 +7,7 @@
 //            one at the same point of the group's space. It has a `home`: its element number as
 //            an affine function of the space. Another group that reads it makes it `stored`.
 // A reshape is never placed: it is another view of its root's bytes. Groups depend on the groups
-// whose stored values they read; no join may close a cycle. Start reading at FusionPlan::attempt;
+// whose stored values they read; no join may close a cycle. Start reading at FusionPlan::plan;
 // how a value is computed at an index is ExprWalker's (fusion_walk.h).
 #pragma once
 
@@ -68,13 +68,19 @@ class FusionPlan {
   /// Looks through permute, expand, slice, reshape and exact widening casts.
   MatrixView matrix_view(ir::ValueId operand) const;
   bool is_zero_fill(ir::ValueId v) const;
+  /// Whether a value is in memory, or was in the previous plan and so probably will be.
+  bool expects_memory(ir::ValueId root) const {
+    return place(root).in_memory() || hints_.contains(root);
+  }
   /// Group ids such that each comes after those it depends on.
   std::vector<int> order() const;
 
  private:
   void find_roots();
   void find_slots();
+  void plan();
   void attempt();
+  std::int64_t stored_bytes() const;
   void place_node(ir::ValueId v);
   void place_mapped(ir::ValueId v);
   void place_reduce(ir::ValueId v);
@@ -96,7 +102,8 @@ class FusionPlan {
   bool accept(int group, const ExprWalker& walker);
   bool refine(int group, const Refine& refine);
   bool depends_on(int group, int other) const;
-  bool shares_large_leaf(const FusionGroup& group, const std::set<ir::ValueId>& leaves) const;
+  /// Whether unrelated work of the same shape gains by sharing a kernel.
+  bool worth_sharing(const FusionGroup& group, const std::set<ir::ValueId>& leaves) const;
   bool wide_enough(std::int64_t elements, std::int64_t outer) const noexcept;
   std::vector<int> touched_groups(ir::ValueId v) const;
   std::vector<bool> reduced_mask(ir::ValueId v, const TensorIndex& index, std::size_t rank) const;
@@ -105,8 +112,10 @@ class FusionPlan {
   FusionOptions options_;
   std::vector<ir::ValueId> roots_;
   std::vector<bool> live_;
-  std::set<ir::ValueId> forced_;  ///< found to need memory by earlier attempts
-  std::set<ir::ValueId> slots_;   ///< values that get memory whatever is fused
+  std::set<ir::ValueId> forced_;   ///< found to need memory by earlier attempts
+  std::set<ir::ValueId> slots_;    ///< values that get memory whatever is fused
+  std::set<ir::ValueId> outputs_;  ///< roots of the graph's outputs
+  std::set<ir::ValueId> hints_;    ///< values that the previous plan stored
   std::vector<Placement> places_;
   std::vector<std::set<int>> touched_;  ///< groups that a free value's operands belong to
   std::vector<FusionGroup> groups_;

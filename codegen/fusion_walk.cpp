@@ -137,8 +137,8 @@ bool ExprWalker::recomputable(ValueId root) const {
       break;
   }
   return std::all_of(node.operands.begin(), node.operands.end(), [&](ValueId operand) {
-    const Placement& place = plan_.place(plan_.root(operand));
-    return place.in_memory() || graph_[plan_.root(operand)].op == Op::full;
+    const ValueId from = plan_.root(operand);
+    return plan_.expects_memory(from) || graph_[from].op == Op::full;
   });
 }
 
@@ -168,7 +168,8 @@ ExprId ExprWalker::value(ValueId v, const TensorIndex& index) {
       touched = true;
       touched_unstored = touched_unstored || !place.stored;
     }
-    if (place.anchor) {
+    // What is stored is there for the taking; only the emitted code has to compute it.
+    if (place.anchor || (place.stored && !emitting_)) {
       carried.insert(root);
       Expr expr;
       expr.kind = Expr::Kind::carried;

@@ -80,6 +80,37 @@ void collect_origin(const ir::Graph& graph, const FusionPlan& plan, int group, V
   }
 }
 
+/// "_matmul_add_where": the anchor's op, then the others in program order. Of many, those that say
+/// most.
+std::string ops_suffix(const ir::Graph& graph, const std::set<ValueId>& origin, ValueId anchor) {
+  const auto plain = [](Op op) {  // says little about what a kernel is for
+    return op == Op::expand || op == Op::permute || op == Op::full || op == Op::slice ||
+           op == Op::to || op == Op::arange;
+  };
+  const auto arithmetic = [&](Op op) {
+    return plain(op) || op == Op::add || op == Op::sub || op == Op::mul || op == Op::div ||
+           op == Op::neg || op == Op::where_ || ir::info(op).has(ir::kNotDifferentiable);
+  };
+  const auto names = [&](const auto& dropped) {
+    std::vector<std::string_view> ops;
+    if (anchor != ir::kNoValue) ops.push_back(ir::info(graph[anchor].op).text);
+    for (ValueId v : origin)
+      if (const Op op = graph[v].op;
+          !dropped(op) && std::find(ops.begin(), ops.end(), ir::info(op).text) == ops.end())
+        ops.push_back(ir::info(op).text);
+    return ops;
+  };
+  constexpr std::size_t kMaximumOps = 5;
+  std::vector<std::string_view> ops = names(plain);
+  if (ops.size() > kMaximumOps)
+    if (auto fewer = names(arithmetic); !fewer.empty()) ops = std::move(fewer);
+  if (ops.empty()) ops = names([](Op) { return false; });
+  if (ops.size() > kMaximumOps) ops.resize(kMaximumOps);
+  std::string suffix;
+  for (std::string_view op : ops) suffix += fmt::format("_{}", op);
+  return suffix;
+}
+
 double flops_of(const std::vector<Expr>& exprs) {
   return static_cast<double>(std::count_if(
       exprs.begin(), exprs.end(), [](const Expr& expr) { return expr.kind == Expr::Kind::op; }));
@@ -107,21 +138,9 @@ void ProgramBuilder::finish(int id, std::variant<LoopBody, RowBody, MatmulBody, 
   const FusionGroup& group = plan_.group(id);
   std::set<ValueId> origin;
   for (ValueId v : group.stored) collect_origin(graph_, plan_, id, v, origin);
-  std::vector<std::string_view> ops;
-  for (ValueId v : origin) {
-    const Op op = graph_[v].op;
-    kernel_.origin.push_back(graph_[v].name);
-    const bool moves_only =
-        op == Op::expand || op == Op::permute || op == Op::full || op == Op::slice || op == Op::to;
-    if ((!moves_only || origin.size() == 1) && (ops.empty() || ops.back() != ir::info(op).text))
-      ops.push_back(ir::info(op).text);
-  }
-  if (ops.empty()) ops.push_back(ir::info(graph_[group.stored.front()].op).text);
-  kernel_.name = fmt::format("k{}", program_.kernels.size());
-  constexpr std::size_t kMaximumOps = 5;
-  for (std::size_t i = 0; i < ops.size() && i < kMaximumOps; ++i)
-    kernel_.name += fmt::format("_{}", ops[i]);
-  if (ops.size() > kMaximumOps) kernel_.name += fmt::format("_{}more", ops.size() - kMaximumOps);
+  for (ValueId v : origin) kernel_.origin.push_back(graph_[v].name);
+  kernel_.name =
+      fmt::format("k{}{}", program_.kernels.size(), ops_suffix(graph_, origin, group.anchor));
   kernel_.body = std::move(body);
   kernel_.flops = std::visit([](const auto& b) { return flops_of(b); }, kernel_.body);
   for (const KernelOperand& o : kernel_.operands)
@@ -302,22 +321,26 @@ void ProgramBuilder::emit_matmul(int id) {
     result.row_stride = view.address.strides[rank - 2];
     result.column_stride = view.address.strides[rank - 1];
     if (transposed) std::swap(result.row_stride, result.column_stride);
-    // The result's batch dimensions may be a refinement of the tensor's (see FusionPlan::refine):
-    // walk both from the right.
-    const Shape batch(node.type.shape.begin(), node.type.shape.end() - 2);
-    std::vector<std::int64_t> strides(batch.size(), 0);
+    // Strides over the result's dimensions, n left out, right-aligned …
+    const Shape coarse(node.type.shape.begin(), node.type.shape.end() - 1);
+    std::vector<std::int64_t> strides(coarse.size(), 0);
     for (std::size_t d = 0; d + 2 < rank; ++d)
-      strides[batch.size() - (rank - 2) + d] = view.address.strides[d];
-    std::size_t fine = body.batch.size();
-    result.batch_strides.assign(fine, 0);
-    for (std::size_t d = batch.size(); d-- > 0;) {
+      strides[coarse.size() + 1 - rank + d] = view.address.strides[d];
+    if (number == 0) strides.back() = result.row_stride;
+    // … carried over to the space's, which may be a refinement of them (FusionPlan::refine).
+    const Shape fine(space.begin(), space.end() - 1);
+    std::vector<std::int64_t> refined(fine.size(), 0);
+    std::size_t f = fine.size();
+    for (std::size_t d = coarse.size(); d-- > 0;) {
       std::int64_t covered = 1;
-      while (fine > 0 && (covered < batch[d] || body.batch[fine - 1] == 1)) {
-        --fine;
-        result.batch_strides[fine] = strides[d] * covered;
-        covered *= body.batch[fine];
+      while (f > 0 && (covered < coarse[d] || fine[f - 1] == 1)) {
+        --f;
+        refined[f] = strides[d] * covered;
+        covered *= fine[f];
       }
     }
+    if (number == 0) result.row_stride = refined.back();
+    result.batch_strides.assign(refined.begin(), refined.end() - 1);
     return std::pair(result, shape[rank - (transposed == (number == 0) ? 2 : 1)]);
   };
   // Operands in graph order; k is x's last dimension, unless transposed.

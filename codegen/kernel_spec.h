@@ -108,6 +108,8 @@ struct RowBody {
 /// to `dtype`, then the epilogue over loop dimensions (batch…, m, n), whose `carried` 0 is C.
 struct MatmulBody {
   struct Side {
+    /// Its slot's dtype may be narrower than MatmulBody::dtype, which holds all its values (bf16 or
+    /// f16 for f32): elements are converted as they are read.
     std::int32_t operand = -1;
     std::int64_t offset = 0;
     std::vector<std::int64_t> batch_strides;  ///< 0 where broadcast
@@ -146,7 +148,8 @@ struct KernelSpec {
   std::vector<KernelOperand> operands;
   std::variant<LoopBody, RowBody, MatmulBody, ScatterBody> body;
   /// (written operand, read operand) pairs that may share bytes: the read happens at the same
-  /// element index as, and before, the write, and nowhere else in the kernel.
+  /// element index as, and before, the write, and nowhere else in the kernel. Each pair stands for
+  /// itself: of the pairs with one read operand, at most one may be made use of.
   std::vector<std::pair<std::int32_t, std::int32_t>> may_alias;
   std::vector<std::string> origin;  ///< names of the nodes that it computes
   double flops = 0, bytes = 0;      ///< work, for scheduling and for explain
