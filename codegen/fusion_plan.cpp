@@ -204,6 +204,24 @@ std::vector<int> FusionPlan::touched_groups(ValueId v) const {
   return {groups.rbegin(), groups.rend()};  // the latest first: it can depend on the others
 }
 
+std::vector<int> FusionPlan::sharing_groups(ValueId v) const {
+  const Shape& space = graph_[v].type.shape;
+  ExprWalker walker(*this, -1, space, false);
+  try {
+    walker.value(v, identity_index(space.size()));
+  } catch (const NeedsRefine&) {
+    return {};
+  } catch (const NeedsSlot&) {
+    return {};
+  } catch (const Unfusable&) {
+    return {};
+  }
+  std::vector<int> groups;
+  for (int g = static_cast<int>(groups_.size()); g-- > 0;)
+    if (worth_sharing(group(g), walker.leaves)) groups.push_back(g);
+  return groups;
+}
+
 bool FusionPlan::depends_on(int group, int other) const {
   std::vector<int> stack = {group};
   std::set<int> seen;
@@ -351,7 +369,7 @@ void FusionPlan::place_mapped(ValueId v) {
         return;
       }
     if (needs_slot)
-      for (int g = static_cast<int>(groups_.size()); g-- > 0;)
+      for (int g : sharing_groups(v))
         if (join(v, g, false)) return store(v);
   }
   if (needs_slot) return place_loop(v);
@@ -449,7 +467,7 @@ void FusionPlan::place_reduce(ValueId v) {
   const TensorType& type = graph_[operand].type;
   if (options_.fuse && type.elements() > 0) {
     std::vector<int> candidates = touched_groups(v);
-    for (int g = static_cast<int>(groups_.size()); g-- > 0;)
+    for (int g : sharing_groups(operand))
       if (std::find(candidates.begin(), candidates.end(), g) == candidates.end())
         candidates.push_back(g);
     for (int g : candidates)
@@ -562,6 +580,13 @@ std::vector<int> FusionPlan::order() const {
     for (int d : group(g).depends) visit(d);
     order.push_back(g);
   };
+  // What is recomputed for one reader comes just before it, so that it does not live long.
+  for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
+    const std::vector<ValueId>& stored = group(g).stored;
+    const bool wanted =
+        std::any_of(stored.begin(), stored.end(), [&](ValueId v) { return outputs_.contains(v); });
+    if (wanted || group(g).kind != FusionGroup::Kind::loop) visit(g);
+  }
   for (int g = 0; g < static_cast<int>(groups_.size()); ++g) visit(g);
   return order;
 }

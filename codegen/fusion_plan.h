@@ -105,6 +105,8 @@ class FusionPlan {
   /// Whether unrelated work of the same shape gains by sharing a kernel.
   bool worth_sharing(const FusionGroup& group, const std::set<ir::ValueId>& leaves) const;
   bool wide_enough(std::int64_t elements, std::int64_t outer) const noexcept;
+  /// Groups that might take `v` on though they compute nothing that it reads: latest first.
+  std::vector<int> sharing_groups(ir::ValueId v) const;
   std::vector<int> touched_groups(ir::ValueId v) const;
   std::vector<bool> reduced_mask(ir::ValueId v, const TensorIndex& index, std::size_t rank) const;
 

@@ -136,6 +136,9 @@ bool ExprWalker::recomputable(ValueId root) const {
     default:
       break;
   }
+  if (node.op == Op::to &&  // the narrower value is the cheaper one to store
+      size_of(graph_[node.operands[0]].type.dtype) < size_of(node.type.dtype))
+    return true;
   return std::all_of(node.operands.begin(), node.operands.end(), [&](ValueId operand) {
     const ValueId from = plan_.root(operand);
     return plan_.expects_memory(from) || graph_[from].op == Op::full;
