@@ -138,8 +138,6 @@ void set_attributes(llvm::Module& module, const HostTarget& target) {
     function.addFnAttr(llvm::Attribute::NoUnwind);
     // No pass may turn a loop into a call of memset, or an expression into one of libm.
     function.addFnAttr("no-builtins");
-    function.addFnAttr("target-cpu", target.cpu);
-    if (!target.features.empty()) function.addFnAttr("target-features", target.features);
     // Otherwise LLVM splits 64-byte vectors on CPUs whose tuning prefers 32.
     const std::string bits = std::to_string(target.vector_bytes * 8);
     function.addFnAttr("prefer-vector-width", bits);

@@ -128,6 +128,19 @@ TEST(HostCompile, CompilesOnManyThreadsAtOnce) {
   EXPECT_EQ(different, 0);
 }
 
+TEST(HostCompile, InstrumentsKernelsForSanitizers) {
+  HostTarget target = detect_host();
+  target.sanitizer = "address";
+  EXPECT_NE(host_text(small_program(), target, "p_").assembly.find("__asan_report_load"),
+            std::string::npos);
+  target.sanitizer = "thread";
+  target.vector_bytes = 16;
+  EXPECT_NE(host_text(small_program(), target, "p_").assembly.find("__tsan_read"),
+            std::string::npos);
+  // Calls into the sanitizer's runtime are the one thing that an object may leave undefined.
+  EXPECT_FALSE(compile_host(small_program(), target, "p_").object.empty());
+}
+
 TEST(HostCompile, ShowsIrAndAssembly) {
   const HostText text = host_text(small_program(), detect_host(), "p_");
   EXPECT_NE(text.llvm_ir.find("@p_k0"), std::string::npos);
