@@ -1,2 +1,76 @@
-// The `riffle` program.
-int main() { return 0; }
+// The `riffle` program: a REPL, a script, or commands given with -c.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+
+#include "driver/command.h"
+#include "driver/interpreter.h"
+#include "driver/repl.h"
+#include "io/file.h"
+#include "support/env.h"
+
+namespace {
+
+using namespace riffle;          // NOLINT: a program's main file
+using namespace riffle::driver;  // NOLINT
+
+int run(int argc, char** argv) {
+  CLI::App app(
+      "riffle compiles the partitions of a training graph and interleaves their backward "
+      "kernels with gradient hooks");
+  std::string file, commands;
+  bool json = false, keep_going = false;
+  SessionOptions session;
+  app.add_option("script", file, "a script of commands; without one, a prompt");
+  app.add_option("-c", commands, "commands, separated by ;");
+  app.add_flag("--json", json, "print one JSON object a result");
+  app.add_flag("--keep-going", keep_going, "a failed command does not stop a script");
+  app.add_option("--threads", session.threads, "threads that compute; 0: the machine's cores")
+      ->check(CLI::Range(0, 1024));
+  app.set_version_flag("--version", "riffle 0.1.0");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kOk : kBadUsage;
+  }
+  if (session.threads == 0)
+    if (auto threads = environment("RIFFLE_THREADS"))
+      session.threads = static_cast<int>(parse_integer(*threads, "RIFFLE_THREADS"));
+
+  const bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+  Output output({.json = json,
+                 .color = isatty(STDERR_FILENO) && !environment("NO_COLOR"),
+                 .progress = isatty(STDERR_FILENO) && !json,
+                 .width = terminal_width()});
+  Context context(session, output);
+  InterruptScope interrupts(context);
+  Interpreter interpreter(context, keep_going);
+  if (!commands.empty()) return interpreter.run(commands, "-c");
+  if (!file.empty()) {
+    std::string text;
+    try {
+      text = io::read_text(file);
+    } catch (const Error& error) {
+      output.error("", error.kind(), error.what());
+      return kBadUsage;
+    }
+    return interpreter.run(text, file);
+  }
+  if (terminal && !json) return repl(context, interpreter);
+  const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  return interpreter.run(text, "<stdin>");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return kCommandFailed;
+  }
+}

@@ -53,12 +53,6 @@ const SessionOptions& Session::options() const noexcept { return impl_->options;
 
 namespace jit {
 
-std::string default_cache_directory() {
-  if (auto directory = environment("RIFFLE_CACHE_DIR")) return *directory;
-  if (auto directory = environment("XDG_CACHE_HOME")) return *directory + "/riffle";
-  if (auto directory = environment("HOME")) return *directory + "/.cache/riffle";
-  return {};
-}
 runtime::Device& device(const Session& session) noexcept { return *session.impl().device; }
 Compiler& compiler(const Session& session) noexcept { return session.impl().compiler; }
 Executable create(const Session& session, const Graph& graph,

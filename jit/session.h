@@ -17,9 +17,6 @@
 
 namespace riffle::jit {
 
-/// RIFFLE_CACHE_DIR, else $XDG_CACHE_HOME/riffle, else ~/.cache/riffle, else empty.
-std::string default_cache_directory();
-
 runtime::Device& device(const Session& session) noexcept;
 Compiler& compiler(const Session& session) noexcept;
 /// With any policy, also those that have no text.

@@ -1,0 +1,30 @@
+// Numbers against numbers: bit by bit, or within a dtype's tolerance.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/array.h"
+#include "riffle/session.h"
+
+namespace riffle::driver {
+
+/// Elements whose bits differ; all NaNs count as equal.
+std::int64_t different_elements(const HostTensor& a, const HostTensor& b);
+
+/// ‖a − b‖₂ / ‖b‖₂ (‖a‖₂ where b is zero; infinity where only one is NaN or infinite).
+double relative_error(const ir::Array& a, const ir::Array& reference);
+
+/// What a result may differ from the double-precision reference, as a relative error. A sum of K
+/// rounded terms is off by about √K·ε: the tolerances are ε·1000, room for K of a million. bf16 and
+/// f16 round at every primitive on the way too, hence a hundred steps of ε at most: ε·10 of norm.
+double reference_tolerance(DType dtype) noexcept;
+
+struct ComparedTensor {
+  std::string name;
+  std::int64_t elements = 0, different = 0;
+  double error = 0;
+  bool fits = true;
+};
+
+}  // namespace riffle::driver

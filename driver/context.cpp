@@ -1,0 +1,92 @@
+#include "driver/context.h"
+
+#include <csignal>
+
+namespace riffle::driver {
+namespace {
+
+// What a signal handler may touch.
+std::atomic<bool> interrupt_pending{false};
+std::atomic<Context*> interrupted_context{nullptr};
+
+void on_interrupt(int) {
+  interrupt_pending.store(true);
+  Context* context = interrupted_context.load();
+  if (context && context->has_executable()) context->executable().cancel();
+}
+
+}  // namespace
+
+Context::Context(SessionOptions options, Output& output)
+    : output_(output), options_(std::move(options)) {}
+
+Session& Context::session() {
+  if (!session_) session_ = std::make_unique<Session>(options_);
+  return *session_;
+}
+
+void Context::set_session_options(SessionOptions options) {
+  auto fresh = std::make_unique<Session>(options);  // throws before anything is dropped
+  executable_.reset();
+  initialised = false;
+  session_ = std::move(fresh);
+  options_ = std::move(options);
+}
+
+void Context::load(Graph graph) {
+  executable_.reset();
+  graph_ = std::move(graph);
+  split_ = {"none"};
+  data.reset();
+  losses.clear();
+  results.clear();
+  initialised = false;
+  partition_line_hooks.clear();
+}
+
+const Graph& Context::graph() const {
+  if (!graph_)
+    throw UsageError({.what = "no graph is loaded",
+                      .hint = "load examples/graph_break.rfl, or type a graph at the prompt"});
+  return *graph_;
+}
+
+void Context::set_split(std::vector<std::string> words) {
+  std::unique_ptr<ir::SplitPolicy> policy = ir::make_split_policy(words);
+  split_ = std::move(words);
+  if (!executable_) return;
+  // Parameters, inputs, optimizer and hooks stay as they are: only the cuts change.
+  Executable fresh = jit::clone(*executable_, std::move(policy));
+  for (auto& [id, hook] : executable_->hooks()) fresh.add_hook(hook);
+  fresh.set_hooks_at(executable_->hooks_at());
+  fresh.set_tracing(true);
+  *executable_ = std::move(fresh);
+}
+
+Executable& Context::executable() {
+  if (!executable_) {
+    executable_ = std::make_unique<Executable>(
+        jit::create(session(), graph(), ir::make_split_policy(split_)));
+    executable_->set_tracing(true);
+  }
+  return *executable_;
+}
+
+bool Context::interrupted() const noexcept { return InterruptScope::pending(); }
+
+InterruptScope::InterruptScope(Context& context) {
+  interrupted_context.store(&context);
+  struct sigaction action{};
+  action.sa_handler = on_interrupt;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = 0;
+  sigaction(SIGINT, &action, nullptr);
+}
+InterruptScope::~InterruptScope() {
+  std::signal(SIGINT, SIG_DFL);
+  interrupted_context.store(nullptr);
+}
+bool InterruptScope::pending() noexcept { return interrupt_pending.load(); }
+void InterruptScope::clear() noexcept { interrupt_pending.store(false); }
+
+}  // namespace riffle::driver

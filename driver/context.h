@@ -1,0 +1,83 @@
+// What a driver's commands share: the session, the loaded graph, its executable, data and settings.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "driver/output.h"
+#include "io/dataset.h"
+#include "jit/session.h"
+
+namespace riffle::driver {
+
+/// Data bound to a graph: which inputs its columns feed, and how it is batched.
+struct BoundData {
+  io::Dataset data;
+  io::TrainTestSplit split;
+  std::string features, labels;  ///< names of inputs
+  std::int64_t batch = 0;
+  std::uint64_t seed = 0;
+};
+
+struct LossPoint {
+  std::int64_t step = 0;
+  double loss = 0;
+};
+
+class Context {
+ public:
+  Context(SessionOptions options, Output& output);
+
+  Output& output() noexcept { return output_; }
+  /// Made on first use, so that `version` and `help` need no device.
+  Session& session();
+  const SessionOptions& session_options() const noexcept { return options_; }
+  /// A change of device, threads or cache drops session and executable; the graph stays.
+  void set_session_options(SessionOptions options);
+
+  void load(Graph graph);
+  void set_split(std::vector<std::string> words);  ///< throws UsageError
+  const std::vector<std::string>& split_words() const noexcept { return split_; }
+  bool has_graph() const noexcept { return graph_.has_value(); }
+  const Graph& graph() const;  ///< UsageError when none is loaded
+  /// The loaded graph's executable, created on first use after load, split or a change of device.
+  Executable& executable();
+  bool has_executable() const noexcept { return executable_ != nullptr; }
+  bool initialised = false;  ///< init or tensors has run on it
+
+  /// Set while a command runs and Ctrl-C came.
+  bool interrupted() const noexcept;
+
+  std::optional<BoundData> data;
+  std::vector<LossPoint> losses;
+  std::vector<std::pair<std::string, double>> results;  ///< named figures for the report
+  bool timer = false, quit = false;
+  bool partition_lines = false;
+  std::vector<HookId> partition_line_hooks;
+  std::vector<std::string> history;  ///< commands as typed
+
+ private:
+  Output& output_;
+  SessionOptions options_;
+  std::vector<std::string> split_ = {"none"};
+  std::optional<Graph> graph_;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<Executable> executable_;
+};
+
+/// Routes SIGINT to `context`'s running executable while it lives (no SA_RESTART, so that blocking
+/// reads return too).
+class InterruptScope {
+ public:
+  explicit InterruptScope(Context& context);
+  ~InterruptScope();
+  InterruptScope(const InterruptScope&) = delete;
+  InterruptScope& operator=(const InterruptScope&) = delete;
+  static bool pending() noexcept;
+  static void clear() noexcept;
+};
+
+}  // namespace riffle::driver

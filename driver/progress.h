@@ -1,0 +1,29 @@
+// A progress line: a bar on a terminal, nothing elsewhere (results print their own lines).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string_view>
+
+#include "driver/output.h"
+
+namespace riffle::driver {
+
+class Progress {
+ public:
+  Progress(Output& output, std::int64_t total, std::string_view what);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  /// Redraws at most twenty times a second.
+  void advance(std::int64_t amount, std::string_view text);
+  double rate() const;  ///< units per second so far
+
+ private:
+  Output& output_;
+  std::int64_t total_, done_ = 0;
+  std::string_view what_;
+  std::chrono::steady_clock::time_point begin_, drawn_;
+};
+
+}  // namespace riffle::driver
