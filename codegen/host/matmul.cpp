@@ -77,6 +77,7 @@ llvm::Value* MatmulEmitter::start_of(llvm::Value* index, std::int64_t size, std:
 llvm::Value* MatmulEmitter::pack_panels(const Task& task, const Depth& depth, llvm::Value* packed) {
   if (plan_.lanes_side.packing == Packing::none) return packed;
   auto all = [&] {
+    if (plan_.lanes_side.packing == Packing::contiguous) return copy_panels(task, depth);
     emit_for(c_, task.panel_begin, task.panel_end, 1, [&](llvm::Value* panel) {
       llvm::Value* index = ir_.CreateNSWSub(panel, task.panel_begin);
       pack_panel(task, depth, start_of(panel, plan_.lanes(), plan_.lanes_side.extent),
@@ -118,7 +119,7 @@ void MatmulEmitter::groups(const Task& task, const Depth& depth) {
       }
       emit_for(c_, number(0), count, 1, [&](llvm::Value* t) {
         llvm::Value* rows;
-        llvm::Value* prefetch = nullptr;
+        Prefetch prefetch;
         if (pack_rows) {
           rows = at(element_, scratch_at(plan_.tiles_at), scaled(t, plan_.packed_tile_stride()));
         } else {
@@ -126,7 +127,10 @@ void MatmulEmitter::groups(const Task& task, const Depth& depth) {
               at(element_, rows_operand_,
                  add(add(task.rows_base, scaled(tile_start(add(first, t)), plan_.rows_side.along)),
                      scaled(depth.begin, plan_.rows_side.deep)));
-          prefetch = ir_.CreateGEP(element_, rows, number(row_step));
+          // Rows in place come from far: the next tile's lines are asked for meanwhile.
+          if (plan_.k > 0)
+            prefetch = {element_, ir_.CreateGEP(element_, rows, number(row_step)),
+                        row_step / plan_.k};
         }
         register_tile(depth, lanes, rows, at(element_, sums, scaled(t, plan_.rows * plan_.lanes())),
                       prefetch);

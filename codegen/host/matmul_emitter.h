@@ -24,6 +24,12 @@ class MatmulEmitter {
     llvm::Value *lanes_base, *rows_base;  ///< offsets of the operands' first elements
     llvm::Value *panel_begin, *panel_end, *tile_begin, *tile_end;
   };
+  /// Memory to ask for while a register tile works: `step` elements further each step of k.
+  struct Prefetch {
+    llvm::Type* type = nullptr;
+    llvm::Value* base = nullptr;  ///< null: none
+    std::int64_t step = 0;
+  };
   struct Depth {
     llvm::Value *begin, *size;  ///< of the block of k
     llvm::Value* is_last;       ///< i1
@@ -35,6 +41,8 @@ class MatmulEmitter {
   void groups(const Task& task, const Depth& depth);
 
   // matmul_pack.cpp
+  /// All panels of the task, whose lanes lie side by side.
+  void copy_panels(const Task& task, const Depth& depth);
   void pack_panel(const Task& task, const Depth& depth, llvm::Value* panel_start,
                   llvm::Value* destination);
   /// Tiles first … first + count - 1, one after the other in the scratch.
@@ -55,7 +63,7 @@ class MatmulEmitter {
   // matmul_tile.cpp
   /// rows × lanes() sums at `sums`: from zero in the first block of k, else continued.
   void register_tile(const Depth& depth, llvm::Value* panel, llvm::Value* rows, llvm::Value* sums,
-                     llvm::Value* prefetch);
+                     const Prefetch& prefetch);
 
   // matmul_epilogue.cpp
   void epilogue(const Task& task, llvm::Value* panel, llvm::Value* first_tile,

@@ -90,6 +90,30 @@ Values MatmulEmitter::load_columns(DType stored,
           interleave(high01, high23, 2, false), interleave(high01, high23, 2, true)};
 }
 
+void MatmulEmitter::copy_panels(const Task& task, const Depth& depth) {
+  const MatmulPlan::Operand& side = plan_.lanes_side;
+  llvm::Type* stored = memory_type(c_.module.getContext(), side.dtype);
+  const std::int64_t lanes = std::min(plan_.lanes(), side.extent);
+  // k outside: all panels of one k are one run of memory. Panel by panel each k would be on a page
+  // of its own, and the copy would go at the pace of the memory's latency.
+  emit_for(c_, number(0), depth.size, 1, [&](llvm::Value* k) {
+    llvm::Value* source =
+        at(stored, lanes_operand_, add(task.lanes_base, scaled(add(depth.begin, k), side.deep)));
+    emit_for(c_, task.panel_begin, task.panel_end, 1, [&](llvm::Value* panel) {
+      llvm::Value* from = at(stored, source, start_of(panel, plan_.lanes(), side.extent));
+      llvm::Value* index = ir_.CreateNSWSub(panel, task.panel_begin);
+      llvm::Value* to =
+          at(element_, scratch_at(plan_.panels_at),
+             add(scaled(index, plan_.panel_depth() * plan_.lanes()), scaled(k, plan_.lanes())));
+      for (std::int64_t lane = 0; lane < plan_.lanes(); lane += plan_.width)
+        ir_.CreateAlignedStore(
+            load_converted(side, at(stored, from, number(lane)), plan_.width, lanes - lane),
+            at(element_, to, number(lane)),
+            llvm::Align(static_cast<std::uint64_t>(plan_.width * size_of(plan_.accumulator))));
+    });
+  });
+}
+
 void MatmulEmitter::pack_panel(const Task& task, const Depth& depth, llvm::Value* panel_start,
                                llvm::Value* destination) {
   const MatmulPlan::Operand& side = plan_.lanes_side;
@@ -98,22 +122,11 @@ void MatmulEmitter::pack_panel(const Task& task, const Depth& depth, llvm::Value
   llvm::Value* source = at(
       stored, lanes_operand_,
       add(add(task.lanes_base, scaled(panel_start, side.along)), scaled(depth.begin, side.deep)));
-  auto store = [&](llvm::Value* value, llvm::Value* k, std::int64_t lane) {
-    ir_.CreateAlignedStore(
-        value, at(element_, destination, add(scaled(k, plan_.lanes()), number(lane))),
-        llvm::Align(static_cast<std::uint64_t>(plan_.width * size_of(plan_.accumulator))));
-  };
   switch (side.packing) {
     case Packing::none:
       return;
     case Packing::contiguous:
-      emit_for(c_, number(0), depth.size, 1, [&](llvm::Value* k) {
-        for (std::int64_t lane = 0; lane < plan_.lanes(); lane += plan_.width) {
-          llvm::Value* from = at(stored, source, add(scaled(k, side.deep), number(lane)));
-          store(load_converted(side, from, plan_.width, lanes - lane), k, lane);
-        }
-      });
-      return;
+      return;  // copy_panels does it
     case Packing::transposed: {
       auto block = [&](llvm::Value* lane, std::int64_t rows) {
         in_steps(depth, square(), [&](llvm::Value* k, std::int64_t count) {

@@ -11,8 +11,10 @@ namespace {
 
 // Cycles an element, on one core. They decide between plans, so only their ratios matter.
 constexpr double kCopy = 0.15, kCopyTile = 0.6, kTranspose = 0.45, kElement = 2.0;
-/// Calls that each pack for themselves, when nothing else is known.
+/// Calls that each pack the same panels for themselves, when nothing else is known …
 constexpr double kCalls = 4;
+/// … but with so few tiles all of them go to one task, and tasks divide the panels.
+constexpr std::int64_t kFewTiles = 16;
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t round_up(std::int64_t a, std::int64_t b) { return divide_up(a, b) * b; }
@@ -25,7 +27,7 @@ struct RegisterTile {
 /// The tile that covers lanes × rows in the fewest cycles: two multiply-adds and two loads a
 /// cycle, and at least the four cycles of latency that a multiply-add takes.
 RegisterTile choose_tile(std::int64_t lanes, std::int64_t rows, int width, int registers,
-                         int most_rows) {
+                         int most_rows, bool powers_of_two) {
   RegisterTile best;
   best.cycles = std::numeric_limits<double>::infinity();
   for (int vectors = 1; vectors <= 8; ++vectors) {
@@ -33,6 +35,7 @@ RegisterTile choose_tile(std::int64_t lanes, std::int64_t rows, int width, int r
     // One register for each vector of lanes and one for the broadcast element.
     const int fit = (registers - 1 - vectors) / vectors;
     for (int r = 1; r <= std::min<std::int64_t>({fit, most_rows, rows}); ++r) {
+      if (powers_of_two && (r & (r - 1)) != 0 && r != rows) continue;
       const double step =
           std::max({r * vectors / 2.0, (vectors + r) / 2.0, 4.0}) + 0.15 * (r + vectors) / 10;
       const double cycles = static_cast<double>(divide_up(lanes, vectors * std::int64_t{width})) *
@@ -81,7 +84,9 @@ double cost_of(Packing packing, bool tile) {
 struct Candidate {
   MatmulPlan plan;
   double compute = 0, pack_lanes = 0, pack_rows = 0, epilogue = 0;
-  double total() const { return compute + kCalls * pack_lanes + pack_rows + epilogue; }
+  double total() const {
+    return compute + (plan.tiles <= kFewTiles ? 1 : kCalls) * pack_lanes + pack_rows + epilogue;
+  }
 };
 
 Candidate with_roles(MatmulPlan plan, const HostTarget& target) {
@@ -94,7 +99,8 @@ Candidate with_roles(MatmulPlan plan, const HostTarget& target) {
   // Rows read in place that lie a multiple of 4 KiB apart share one set of the L1 cache.
   const bool collide = rows.packing == Packing::none && rows.along * element % 1024 == 0;
   const RegisterTile tile =
-      choose_tile(lanes.extent, rows.extent, plan.width, registers, collide ? 8 : 14);
+      choose_tile(lanes.extent, rows.extent, plan.width, registers, collide ? 8 : 14,
+                  rows.packing == Packing::contiguous);  // copied as one vector a step of k
   plan.vectors = tile.vectors;
   plan.rows = tile.rows;
   plan.panels = divide_up(lanes.extent, plan.lanes());
@@ -142,25 +148,35 @@ void cut(Candidate& c, const HostTarget& target) {
   double best = std::numeric_limits<double>::infinity();
   const std::int64_t fewest = divide_up(plan.panels, most_panels);
   const std::int64_t groups = divide_up(plan.tiles, plan.group);
-  for (std::int64_t blocks = fewest; blocks <= std::min(plan.panels, std::max(fewest, wanted_each));
+  // A large operand is read once, in runs as wide as a block: two panels at least, for the
+  // prefetchers' and the TLB's sake.
+  const bool once = plan.tiles <= kFewTiles && plan.panels >= 8;
+  const std::int64_t most_blocks = once ? plan.panels / 2 : plan.panels;
+  for (std::int64_t blocks = fewest; blocks <= std::max(fewest, std::min(most_blocks, wanted_each));
        ++blocks) {
     const std::int64_t panel_block = divide_up(plan.panels, blocks);
     const std::int64_t panel_blocks = divide_up(plan.panels, panel_block);
     // Half as many tasks rather than packing more than a twelfth of the time.
     for (std::int64_t want = wanted_each; want >= 1; want /= 2) {
       const std::int64_t tile_block =
-          divide_up(groups, std::min(groups, divide_up(want, panel_blocks))) * plan.group;
+          once ? plan.tiles
+               : divide_up(groups, std::min(groups, divide_up(want, panel_blocks))) * plan.group;
       const std::int64_t tile_blocks = divide_up(plan.tiles, tile_block);
       const double packing = c.pack_lanes * static_cast<double>(tile_blocks) +
                              c.pack_rows * static_cast<double>(panel_blocks);
-      const std::int64_t tasks = panel_blocks * tile_blocks;
-      const double imbalance = cycles * 0.25 *
-                               static_cast<double>(std::max<std::int64_t>(0, wanted_each - tasks)) /
-                               static_cast<double>(wanted_each);
       const double ragged = c.compute * 0.5 *
-                            static_cast<double>(panel_block * panel_blocks - plan.panels + 0) /
+                            static_cast<double>(panel_block * panel_blocks - plan.panels) /
                             static_cast<double>(plan.panels);
-      const double cost = packing + imbalance + ragged;
+      // Four threads stand for any number: what counts is that there are tasks for all of them,
+      // and rather more than fewer.
+      const std::int64_t tasks = panel_blocks * tile_blocks;
+      const std::int64_t all = std::min<std::int64_t>(tasks * plan.batches, 1000);
+      const double uneven =
+          static_cast<double>(divide_up(all, 4)) / static_cast<double>(all) +
+          0.05 * static_cast<double>(std::max<std::int64_t>(0, wanted_each - tasks)) /
+              static_cast<double>(wanted_each);
+      const double work = c.compute + c.epilogue + packing + ragged;
+      const double cost = wanted > 1 ? work * uneven : work;
       if (cost < best) {
         best = cost;
         plan.panel_block = panel_block;

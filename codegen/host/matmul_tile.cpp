@@ -5,7 +5,7 @@
 namespace riffle::codegen {
 
 void MatmulEmitter::register_tile(const Depth& depth, llvm::Value* panel, llvm::Value* rows,
-                                  llvm::Value* sums, llvm::Value* prefetch) {
+                                  llvm::Value* sums, const Prefetch& prefetch) {
   const std::size_t count = static_cast<std::size_t>(plan_.rows) * plan_.vectors;
   const llvm::Align vector_align(
       static_cast<std::uint64_t>(plan_.width * size_of(plan_.accumulator)));
@@ -42,12 +42,10 @@ void MatmulEmitter::register_tile(const Depth& depth, llvm::Value* panel, llvm::
         Values next(carried.begin(), carried.end());
         llvm::Value* lanes = at(element_, panel, scaled(k, plan_.panel_deep()));
         llvm::Value* row = at(element_, rows, scaled(k, plan_.row_deep()));
-        if (prefetch)
-          // Rows in place come from far: the next tile's lines are asked for while this one works.
+        if (prefetch.base)
           ir_.CreateIntrinsic(
               llvm::Intrinsic::prefetch, {ir_.getPtrTy()},
-              {ir_.CreateGEP(element_, prefetch,
-                             scaled(k, plan_.rows * plan_.rows_side.along / plan_.k)),
+              {ir_.CreateGEP(prefetch.type, prefetch.base, scaled(k, prefetch.step)),
                ir_.getInt32(0), ir_.getInt32(2), ir_.getInt32(1)});
         Values vectors;
         for (int v = 0; v < plan_.vectors; ++v)
