@@ -128,15 +128,12 @@ TEST_P(EveryOp, EqualsTheInterpreter) {
       results.push_back(builder.append(GetParam(), values, sample.attrs));
     }
     const ir::Graph graph = builder.finish(results);
+    expect_equal(graph, list.front(), true, seed++);
+    if (HasFatalFailure()) return;
     // Narrower vectors and unfused primitives change what is emitted, not for which dtype.
-    for (const HostTarget& target : list)
-      for (bool fuse : {true, false}) {
-        const bool plain = fuse && target.vector_bytes == list[0].vector_bytes;
-        if (!plain && dtype != DType::f32) continue;
-        if (!fuse && op.family != ir::OpFamily::composite) continue;
-        expect_equal(graph, target, fuse, seed++);
-        if (HasFatalFailure()) return;
-      }
+    if (dtype != DType::f32 || (list.size() == 1 && op.family != ir::OpFamily::composite)) continue;
+    expect_equal(graph, list.back(), op.family != ir::OpFamily::composite, seed++);
+    if (HasFatalFailure()) return;
   }
 }
 
@@ -154,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(Host, EveryOp, ::testing::ValuesIn(ops_with_samples()),
 
 TEST(HostEquality, RandomGraphs) {
   const std::vector<HostTarget> list = targets();
-  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+  for (std::uint64_t seed = 0; seed < 24; ++seed) {
     const ir::Graph graph = test::random_graph(seed);
     SCOPED_TRACE(ir::print(graph));
     expect_equal(graph, list[seed % list.size()], seed % 4 != 3, seed);
