@@ -1,11 +1,11 @@
-// Start reading at build_schedule, at the end; Assembly holds what is under construction.
-//
-// Tensors are placed late: while commands are appended an operand names a Tensor (a fixed region or
-// an arena temporary), and only when all lives are known does the memory plan give addresses.
+// Start reading at StepAssembler::run, near the end: the stages of a step, in order.
 #include "jit/schedule_builder.h"
 
 #include <algorithm>
 #include <utility>
+
+#include "jit/kernel_order.h"
+#include "jit/schedule_assembly.h"
 
 namespace riffle::jit {
 namespace {
@@ -19,208 +19,6 @@ using runtime::EventId;
 using runtime::Phase;
 using runtime::StreamId;
 
-using TensorId = std::int32_t;
-constexpr TensorId kNoTensor = -1;
-
-struct Tensor {
-  std::int64_t bytes = 0;
-  runtime::BufferId buffer = kArena;
-  std::int64_t offset = 0;  // fixed tensors; of the arena: from the plan
-  std::int32_t first = -1, last = -1;
-  TensorId shares = kNoTensor;  // lies in the same bytes as this other arena tensor
-};
-
-struct Use {
-  TensorId tensor;
-  Access access;
-};
-
-/// Commands and tensors of a schedule under construction.
-class Assembly {
- public:
-  std::shared_ptr<runtime::Schedule> schedule = std::make_shared<runtime::Schedule>();
-  std::vector<std::shared_ptr<const CompiledGraph>> modules;
-
-  TensorId temporary(std::int64_t bytes) {
-    tensors_.push_back({.bytes = bytes});
-    return static_cast<TensorId>(tensors_.size()) - 1;
-  }
-  TensorId fixed(const Region& region) {
-    tensors_.push_back(
-        {.bytes = region.type.bytes(), .buffer = region.buffer, .offset = region.offset});
-    return static_cast<TensorId>(tensors_.size()) - 1;
-  }
-
-  void set_place(Phase phase, std::int32_t partition) {
-    phase_ = phase;
-    partition_ = partition;
-  }
-  std::int32_t append(decltype(Command::what) what, StreamId stream, std::vector<Use> uses,
-                      std::string label) {
-    const auto index = static_cast<std::int32_t>(schedule->commands.size());
-    Command command{.what = what,
-                    .stream = stream,
-                    .label = std::move(label),
-                    .phase = phase_,
-                    .partition = partition_};
-    schedule->commands.push_back(std::move(command));
-    for (const Use& use : uses) {
-      Tensor& tensor = tensors_[use.tensor];
-      if (tensor.first < 0) tensor.first = index;
-      tensor.last = index;
-    }
-    uses_.push_back(std::move(uses));
-    return index;
-  }
-  EventId record(StreamId stream, std::string label) {
-    const EventId event = schedule->events++;
-    append(runtime::Record{event}, stream, {}, std::move(label));
-    return event;
-  }
-  void wait(StreamId stream, EventId event, std::string label) {
-    append(runtime::Wait{event}, stream, {}, std::move(label));
-  }
-  void copy(TensorId from, TensorId to, std::string label) {
-    append(runtime::Copy{}, kCompute, {{from, Access::read}, {to, Access::write}},
-           std::move(label));
-  }
-  bool same_place(TensorId a, TensorId b) const {
-    return a == b || (tensors_[a].buffer != kArena && tensors_[a].buffer == tensors_[b].buffer &&
-                      tensors_[a].offset == tensors_[b].offset);
-  }
-
-  /// Lets a kernel's result take over the bytes of an operand that dies there.
-  void reuse_in_place(std::int32_t index, TensorId written, TensorId read) {
-    in_place_.push_back({index, written, read});
-  }
-
-  BuiltSchedule finish(const ScheduleOptions& options);
-
- private:
-  struct InPlace {
-    std::int32_t command;
-    TensorId written, read;
-  };
-  TensorId root(TensorId id) const {
-    while (tensors_[id].shares != kNoTensor) id = tensors_[id].shares;
-    return id;
-  }
-  void merge_in_place();
-  MemoryPlan place_temporaries();
-  void append_frees();
-
-  std::vector<Tensor> tensors_;
-  std::vector<std::vector<Use>> uses_;  // per command
-  std::vector<InPlace> in_place_;
-  Phase phase_ = Phase::setup;
-  std::int32_t partition_ = -1;
-};
-
-void Assembly::merge_in_place() {
-  for (const InPlace& candidate : in_place_) {
-    const TensorId read = root(candidate.read);
-    Tensor& from = tensors_[read];
-    Tensor& to = tensors_[candidate.written];
-    const bool both_temporary = from.buffer == kArena && to.buffer == kArena;
-    if (!both_temporary || read == candidate.written || to.shares != kNoTensor ||
-        from.bytes != to.bytes || from.last != candidate.command || to.first != candidate.command)
-      continue;
-    // Another operand of the kernel may be the same tensor, read at other places.
-    const auto& uses = uses_[candidate.command];
-    if (std::count_if(uses.begin(), uses.end(),
-                      [&](const Use& use) { return root(use.tensor) == read; }) != 1)
-      continue;
-    to.shares = read;
-    from.last = to.last;
-  }
-}
-
-MemoryPlan Assembly::place_temporaries() {
-  std::vector<PlanItem> items;
-  std::vector<TensorId> owners;
-  for (TensorId id = 0; id < static_cast<TensorId>(tensors_.size()); ++id) {
-    const Tensor& tensor = tensors_[id];
-    if (tensor.buffer != kArena || tensor.shares != kNoTensor || tensor.first < 0) continue;
-    items.push_back({tensor.bytes, tensor.first, tensor.last});
-    owners.push_back(id);
-  }
-  MemoryPlan plan = plan_memory(items);
-  for (std::size_t i = 0; i < owners.size(); ++i) tensors_[owners[i]].offset = plan.offsets[i];
-  return plan;
-}
-
-void Assembly::append_frees() {
-  std::vector<Command> commands;
-  std::vector<std::vector<Use>> uses;
-  for (std::int32_t index = 0; index < static_cast<std::int32_t>(uses_.size()); ++index) {
-    commands.push_back(schedule->commands[index]);
-    uses.push_back(uses_[index]);
-    for (TensorId id = 0; id < static_cast<TensorId>(tensors_.size()); ++id) {
-      const Tensor& tensor = tensors_[id];
-      if (tensor.buffer != kArena || tensor.shares != kNoTensor || tensor.last != index ||
-          tensor.bytes == 0)
-        continue;
-      Command free{.what = runtime::Free{},
-                   .stream = kCompute,
-                   .label = "free",
-                   .phase = commands.back().phase,
-                   .partition = commands.back().partition};
-      commands.push_back(std::move(free));
-      uses.push_back({{id, Access::write}});
-    }
-  }
-  schedule->commands = std::move(commands);
-  uses_ = std::move(uses);
-}
-
-BuiltSchedule Assembly::finish(const ScheduleOptions& options) {
-  merge_in_place();
-  BuiltSchedule built{.plan = place_temporaries()};
-  if (options.free_commands) append_frees();
-  for (std::size_t index = 0; index < uses_.size(); ++index) {
-    for (const Use& use : uses_[index]) {
-      const Tensor& tensor = tensors_[use.tensor];
-      const std::int64_t offset =
-          tensor.buffer == kArena ? tensors_[root(use.tensor)].offset : tensor.offset;
-      schedule->commands[index].operands.push_back(
-          {{tensor.buffer, offset, offset + tensor.bytes}, use.access});
-    }
-  }
-  schedule->buffers[kArena].bytes = built.plan.peak_bytes;
-  built.schedule = std::move(schedule);
-  built.modules = std::move(modules);
-  return built;
-}
-
-/// The last kernel that writes each slot, or -1.
-std::vector<std::int32_t> last_writers(const KernelProgram& program) {
-  std::vector<std::int32_t> last(program.slots.size(), -1);
-  for (std::size_t k = 0; k < program.kernels.size(); ++k)
-    for (const codegen::KernelOperand& operand : program.kernels[k].operands)
-      if (operand.access != codegen::Access::read) last[operand.slot] = static_cast<int>(k);
-  return last;
-}
-
-/// May the bytes of `out` be those of `in`? Only if one kernel reads `in` for the last time where,
-/// element by element, it writes `out`.
-bool may_overwrite(const KernelProgram& program, std::int32_t out, std::int32_t in) {
-  bool proven = false, written = false;
-  for (const codegen::KernelSpec& kernel : program.kernels) {
-    bool aliased = false;
-    for (auto [w, r] : kernel.may_alias)
-      aliased |= kernel.operands[w].slot == out && kernel.operands[r].slot == in;
-    bool reads = false, writes = false;
-    for (const codegen::KernelOperand& operand : kernel.operands) {
-      reads |= operand.slot == in;
-      writes |= operand.slot == out;
-    }
-    if (written && (reads || writes)) return false;
-    if (writes && !aliased && reads) return false;
-    if (writes) written = proven = true;
-  }
-  return proven;
-}
-
 /// Walks the step's stages in order and appends their commands.
 class StepAssembler {
  public:
@@ -231,16 +29,18 @@ class StepAssembler {
   BuiltSchedule run();
 
  private:
-  using AfterKernel = std::vector<std::vector<ValueId>>;  // per kernel: gradients then complete
-
   std::int32_t add_module(const std::shared_ptr<const CompiledGraph>& code);
+  void launch(const std::shared_ptr<const CompiledGraph>& code, std::int32_t kernel,
+              const std::vector<TensorId>& slots);
   void launch_all(const std::shared_ptr<const CompiledGraph>& code,
-                  const std::vector<TensorId>& slots, const AfterKernel& ready);
+                  const std::vector<TensorId>& slots);
   std::vector<TensorId> bind(const KernelProgram& program, const std::vector<TensorId>& inputs,
                              const std::vector<TensorId>& parameters,
                              const std::vector<TensorId>& wanted_outputs);
   void forward(std::size_t partition);
   void backward(std::size_t partition);
+  std::vector<TensorId> backward_inputs(std::size_t partition);
+  std::vector<ValueId> backward_kernels(std::size_t partition, bool late);
   void optimizer();
   void declare_buffers();
 
@@ -274,22 +74,23 @@ std::int32_t StepAssembler::add_module(const std::shared_ptr<const CompiledGraph
   return place->second;
 }
 
+void StepAssembler::launch(const std::shared_ptr<const CompiledGraph>& code, std::int32_t k,
+                           const std::vector<TensorId>& slots) {
+  const codegen::KernelSpec& kernel = code->program.kernels[k];
+  std::vector<Use> uses;
+  for (const codegen::KernelOperand& operand : kernel.operands)
+    uses.push_back({slots[operand.slot], static_cast<Access>(operand.access)});
+  const std::int32_t index =
+      a_.append(runtime::Launch{add_module(code), k}, kCompute, std::move(uses), kernel.name);
+  for (auto [written, read] : kernel.may_alias)
+    a_.reuse_in_place(index, slots[kernel.operands[written].slot],
+                      slots[kernel.operands[read].slot]);
+}
+
 void StepAssembler::launch_all(const std::shared_ptr<const CompiledGraph>& code,
-                               const std::vector<TensorId>& slots, const AfterKernel& ready) {
-  const std::int32_t module = add_module(code);
-  const KernelProgram& program = code->program;
-  for (std::size_t k = 0; k < program.kernels.size(); ++k) {
-    const codegen::KernelSpec& kernel = program.kernels[k];
-    std::vector<Use> uses;
-    for (const codegen::KernelOperand& operand : kernel.operands)
-      uses.push_back({slots[operand.slot], static_cast<Access>(operand.access)});
-    const std::int32_t index = a_.append(runtime::Launch{module, static_cast<std::int32_t>(k)},
-                                         kCompute, std::move(uses), kernel.name);
-    for (auto [written, read] : kernel.may_alias)
-      a_.reuse_in_place(index, slots[kernel.operands[written].slot],
-                        slots[kernel.operands[read].slot]);
-    if (!ready.empty() && !ready[k].empty()) gradients_ready(ready[k]);
-  }
+                               const std::vector<TensorId>& slots) {
+  for (std::size_t k = 0; k < code->program.kernels.size(); ++k)
+    launch(code, static_cast<std::int32_t>(k), slots);
 }
 
 /// A tensor per slot. Outputs go to `wanted_outputs` where one is named and the slot is free to
@@ -342,7 +143,7 @@ void StepAssembler::forward(std::size_t p) {
       wanted[i] = a_.fixed(program_.io->outputs[position - graph_outputs.begin()]);
   }
   const std::vector<TensorId> slots = bind(program, inputs, parameters, wanted);
-  launch_all(code, slots, {});
+  launch_all(code, slots);
   for (std::size_t i = 0; i < partition.output_values.size(); ++i)
     values_[partition.output_values[i]] = slots[program.output_slots[i]];
   for (std::size_t i = partition.output_values.size(); i < program.output_slots.size(); ++i)
@@ -363,62 +164,82 @@ Region StepAssembler::gradient_home(std::size_t p, ValueId id) const {
   return bucket ? bucket : program_.io->input_gradients[id];
 }
 
+std::vector<TensorId> StepAssembler::backward_inputs(std::size_t p) {
+  const ir::PartitionGradient& gradient = program_.gradients->partitions[p];
+  std::vector<TensorId> inputs;
+  for (const BackwardValue& input : gradient.backward_inputs) switch (input.kind) {
+      case BackwardValue::Kind::residual:
+        inputs.push_back(residuals_[p][input.forward_output - gradient.forward_results]);
+        break;
+      case BackwardValue::Kind::primal:
+        inputs.push_back(value(input.whole));
+        break;
+      case BackwardValue::Kind::cotangent:
+        inputs.push_back(cotangents_[input.whole]);
+        break;
+    }
+  return inputs;
+}
+
 void StepAssembler::backward(std::size_t p) {
-  const auto& code = program_.backward[p];
   a_.set_place(Phase::backward, static_cast<std::int32_t>(p));
   partition_hooks(HookPoint::pre_backward, p);
-  std::vector<ValueId> ready_at_end;
-  if (code) {
-    const ir::PartitionGradient& gradient = program_.gradients->partitions[p];
-    const KernelProgram& program = code->program;
-    std::vector<TensorId> inputs, parameters;
-    for (const BackwardValue& input : gradient.backward_inputs) {
-      const TensorId tensor = input.kind == BackwardValue::Kind::residual
-                                  ? residuals_[p][input.forward_output - gradient.forward_results]
-                              : input.kind == BackwardValue::Kind::primal
-                                  ? value(input.whole)
-                                  : cotangents_[input.whole];
-      inputs.push_back(tensor);
-    }
-    // A backward graph reads parameters as inputs (primals); it declares none of its own.
-    const auto& outputs = gradient.backward_outputs;
-    std::vector<TensorId> homes(outputs.size(), kNoTensor);
-    for (std::size_t i = 0; i < outputs.size(); ++i)
-      if (Region home = gradient_home(p, outputs[i].whole)) homes[i] = a_.fixed(home);
-    const std::vector<TensorId> slots = bind(program, inputs, parameters, homes);
+  const bool late = options_.hooks_at == HooksAt::partition;
+  std::vector<ValueId> ready;  // complete, hooks not yet appended
+  if (program_.backward[p]) ready = backward_kernels(p, late);
+  if (late) partition_hooks(HookPoint::post_backward, p);
+  gradients_ready(ready);
+  if (!late) partition_hooks(HookPoint::post_backward, p);
+}
 
-    const std::vector<std::int32_t> writers = last_writers(program);
-    AfterKernel ready(program.kernels.size());
-    std::vector<std::size_t> copies;
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
+/// Appends the partition's kernels and, unless `late`, the hooks of each gradient as soon as it and
+/// those before it in the graph's order are complete. Returns the gradients that are left.
+std::vector<ValueId> StepAssembler::backward_kernels(std::size_t p, bool late) {
+  const auto& code = program_.backward[p];
+  const KernelProgram& program = code->program;
+  // A backward graph reads parameters as inputs (primals); it declares none of its own.
+  const auto& outputs = program_.gradients->partitions[p].backward_outputs;
+  std::vector<TensorId> homes(outputs.size(), kNoTensor);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (Region home = gradient_home(p, outputs[i].whole)) homes[i] = a_.fixed(home);
+  const std::vector<TensorId> slots = bind(program, backward_inputs(p), {}, homes);
+
+  // Outputs are in the order of the last contributions, which is the graph's ready order.
+  std::vector<std::size_t> completing;
+  std::vector<std::int32_t> first;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    cotangents_[outputs[i].whole] = slots[program.output_slots[i]];
+    if (homes[i] == kNoTensor) continue;
+    completing.push_back(i);
+    first.push_back(program.output_slots[i]);
+  }
+  const auto writers = writers_of(program);
+  std::vector<bool> launched(program.kernels.size(), false);
+  std::vector<ValueId> ready;
+  std::size_t next = 0;
+  auto complete = [&] {
+    for (; next < completing.size(); ++next) {
+      const std::size_t i = completing[next];
       const std::int32_t slot = program.output_slots[i];
-      cotangents_[outputs[i].whole] = slots[slot];
-      if (homes[i] == kNoTensor) continue;
-      if (slots[slot] != homes[i]) copies.push_back(i);
-      if (!program_.state->gradients[outputs[i].whole]) continue;
-      if (slots[slot] == homes[i] && writers[slot] >= 0)
-        ready[writers[slot]].push_back(outputs[i].whole);
-      else
-        ready_at_end.push_back(outputs[i].whole);
+      if (!std::all_of(writers[slot].begin(), writers[slot].end(),
+                       [&](std::int32_t k) { return launched[k]; }))
+        break;
+      const ValueId id = outputs[i].whole;
+      if (slots[slot] != homes[i]) {
+        a_.copy(slots[slot], homes[i], "grad/" + program_.graph->whole[id].name);
+        cotangents_[id] = homes[i];
+      }
+      if (program_.state->gradients[id]) ready.push_back(id);
     }
-    const bool late = options_.hooks_at == HooksAt::partition;
-    launch_all(code, slots, late ? AfterKernel{} : ready);
-    for (std::size_t i : copies) {
-      a_.copy(slots[program.output_slots[i]], homes[i],
-              "grad/" + program_.graph->whole[outputs[i].whole].name);
-      cotangents_[outputs[i].whole] = homes[i];
-    }
-    if (late)
-      for (const auto& parameters_done : ready)
-        ready_at_end.insert(ready_at_end.end(), parameters_done.begin(), parameters_done.end());
+    if (!late) gradients_ready(std::exchange(ready, {}));
+  };
+  complete();
+  for (std::int32_t k : order_for(program, first)) {
+    launch(code, k, slots);
+    launched[k] = true;
+    complete();
   }
-  if (options_.hooks_at == HooksAt::partition) {
-    partition_hooks(HookPoint::post_backward, p);
-    gradients_ready(ready_at_end);
-  } else {
-    gradients_ready(ready_at_end);
-    partition_hooks(HookPoint::post_backward, p);
-  }
+  return ready;
 }
 
 /// Appends the hooks of parameters whose gradients are complete now, in ready order.
@@ -469,8 +290,9 @@ void StepAssembler::run_hook(std::size_t slot) {
   if (hook.parameter != ir::kNoValue)
     uses.push_back({a_.fixed(program_.state->gradients[hook.parameter]),
                     hook.writes_gradient ? Access::read_write : Access::read});
+  const bool of_gradient = hook.point == HookPoint::post_accumulate;
   a_.append(runtime::Hook{static_cast<std::int32_t>(slot), hook.opaque}, stream, std::move(uses),
-            hook.label);
+            of_gradient ? hook.label : std::string(name_of(hook.point)) + " " + hook.label);
   if (!hook.opaque) return;
   const EventId done = a_.record(stream, "after opaque " + hook.label);
   a_.wait(kCompute, done, "after opaque");
@@ -511,7 +333,7 @@ void StepAssembler::optimizer() {
       if (!may_overwrite(program, program.output_slots[i], in)) homes[i] = kNoTensor;
     }
     const std::vector<TensorId> slots = bind(program, inputs, {}, homes);
-    launch_all(code, slots, {});
+    launch_all(code, slots);
     for (std::size_t i = 0; i < targets.size(); ++i)
       if (!a_.same_place(slots[program.output_slots[i]], targets[i]))
         a_.copy(slots[program.output_slots[i]], targets[i],
