@@ -254,11 +254,20 @@ void StepAssembler::gradients_ready(const std::vector<ValueId>& parameters) {
   if (slots.empty()) return;
   const EventId ready = a_.record(kCompute, "ready " + hooks_[slots.front()].label);
   bool waiting[kStreamCount] = {};
+  const HookSlot* before = nullptr;
   for (std::size_t slot : slots) {
-    const StreamId stream = hooks_[slot].is_stream_hook ? kCommunication : kHooks;
-    if (!std::exchange(waiting[stream], true))
-      a_.wait(stream, ready, "ready " + hooks_[slot].label);
+    const HookSlot& hook = hooks_[slot];
+    const StreamId stream = hook.is_stream_hook ? kCommunication : kHooks;
+    if (!std::exchange(waiting[stream], true)) a_.wait(stream, ready, "ready " + hook.label);
+    // Hooks on one gradient run in the order in which they were added, whatever their kinds.
+    if (before && before->parameter == hook.parameter &&
+        before->is_stream_hook != hook.is_stream_hook)
+      a_.wait(stream,
+              a_.record(before->is_stream_hook ? kCommunication : kHooks,
+                        "earlier hooks " + hook.label),
+              "earlier hooks " + hook.label);
     run_hook(slot);
+    before = &hook;
   }
 }
 
