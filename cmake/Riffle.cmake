@@ -26,12 +26,17 @@ endfunction()
 # libriffle.so: the public API, everything else hidden, LLVM inside.
 function(riffle_shared_library)
   add_library(riffle_shared SHARED ${PROJECT_SOURCE_DIR}/cmake/empty.cpp)
-  set_target_properties(riffle_shared PROPERTIES OUTPUT_NAME riffle
-    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
-  target_include_directories(riffle_shared INTERFACE ${PROJECT_SOURCE_DIR}/include)
+  add_library(riffle::riffle ALIAS riffle_shared)
+  set(version_script ${PROJECT_SOURCE_DIR}/cmake/riffle.map)
+  set_target_properties(riffle_shared PROPERTIES OUTPUT_NAME riffle EXPORT_NAME riffle
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR} LINK_DEPENDS ${version_script})
+  target_include_directories(riffle_shared INTERFACE
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_compile_features(riffle_shared INTERFACE cxx_std_20)
   target_link_libraries(riffle_shared PRIVATE
-    -Wl,--whole-archive riffle_jit riffle_io riffle_support riffle_ir -Wl,--no-whole-archive
-    -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/riffle.map -Wl,--exclude-libs,ALL)
+    -Wl,--whole-archive riffle_jit riffle_support riffle_ir -Wl,--no-whole-archive
+    -Wl,--version-script=${version_script} -Wl,--gc-sections)
 endfunction()
 
 # What tests of several folders share: tests/support/*.cpp, except support's own tests.

@@ -11,6 +11,9 @@
 #include "jit/session.h"
 #include "runtime/executor.h"
 
+/// Classes nested in exported ones are exported with them, unless they say otherwise.
+#define RIFFLE_INTERNAL __attribute__((visibility("hidden")))
+
 namespace riffle::jit {
 
 /// The parameters, gradients and optimizer state of an Executable, on the device.
@@ -40,14 +43,14 @@ class State {
 
 namespace riffle {
 
-struct Session::Impl : std::enable_shared_from_this<Session::Impl> {
+struct RIFFLE_INTERNAL Session::Impl : std::enable_shared_from_this<Session::Impl> {
   explicit Impl(SessionOptions options);
   SessionOptions options;
   std::unique_ptr<runtime::Device> device;
   jit::Compiler compiler;
 };
 
-struct Executable::Impl {
+struct RIFFLE_INTERNAL Executable::Impl {
   Impl(std::shared_ptr<Session::Impl> session, Graph graph,
        std::unique_ptr<ir::SplitPolicy> policy);
 
