@@ -52,6 +52,15 @@ void backend(Context& context, Arguments& arguments) {
                                       name == "reference" ? "the reference evaluator" : "the cpu"));
 }
 
+void say(Context& context, Arguments& arguments) {
+  std::string text;
+  for (const std::string& word : arguments.take_rest()) text += (text.empty() ? "" : " ") + word;
+  const Output::Options& options = context.output().options();
+  context.output().result(
+      {{"command", "say"}, {"text", text}},
+      options.heading_color ? "\n\x1b[1m" + text + "\x1b[0m\n" : "\n" + text + "\n");
+}
+
 void timer(Context& context, Arguments& arguments) {
   const std::string value = arguments.take("on or off");
   arguments.finish();
@@ -130,6 +139,7 @@ constexpr Command kCommands[] = {
      "Runs partition K by the double-precision evaluator, or compiled.", backend},
     {"set", "set [KEY VALUE]", "Changes a setting; alone, lists them.", set, Completes::words,
      kSettingNames},
+    {"say", "say TEXT", "Prints the text: a heading in a script's output.", say},
     {"timer", "timer on|off", "Says how long each command took.", timer, Completes::words,
      "on off"},
     {"source", "source FILE", "Runs a script's commands here.", source, Completes::file},

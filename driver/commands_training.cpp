@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 
 #include "driver/command.h"
 #include "driver/progress.h"
@@ -152,10 +153,11 @@ void compile(Context& context, Arguments& arguments) {
        {"from_disk", report.from_disk},
        {"kernels", report.kernels},
        {"ms", report.milliseconds}},
-      fmt::format("compiled all {} modules in {:.1f} ms ({} kernels, forward and backward; {} "
-                  "compiled, {} from memory, {} from disk)",
-                  partitions, report.milliseconds, report.kernels, report.compiled,
-                  report.from_memory, report.from_disk));
+      fmt::format(
+          "compiled all {} modules in {:.1f} ms: {} kernels, forward and backward (code: {} "
+          "generated, {} from memory, {} from the disk cache)",
+          partitions, report.milliseconds, report.kernels, report.compiled, report.from_memory,
+          report.from_disk));
 }
 
 void step(Context& context, Arguments& arguments) {
@@ -202,6 +204,30 @@ std::string logits_name(Context& context) {
   return {};
 }
 
+/// Puts the inputs back as they were: a step after `eval` must not train on test rows.
+class InputsRestored {
+ public:
+  InputsRestored(Executable& executable, const BoundData& bound)
+      : executable_(executable), bound_(bound) {
+    if (executable.has(bound.features)) features_ = executable.get(bound.features);
+    if (executable.has(bound.labels)) labels_ = executable.get(bound.labels);
+  }
+  ~InputsRestored() {
+    try {
+      if (features_) executable_.set(bound_.features, std::move(*features_));
+      if (labels_) executable_.set(bound_.labels, std::move(*labels_));
+    } catch (const std::exception&) {  // they fitted before; only memory can be short
+    }
+  }
+  InputsRestored(const InputsRestored&) = delete;
+  InputsRestored& operator=(const InputsRestored&) = delete;
+
+ private:
+  Executable& executable_;
+  const BoundData& bound_;
+  std::optional<HostTensor> features_, labels_;
+};
+
 struct Evaluation {
   double loss = 0, accuracy = std::nan("");
 };
@@ -210,6 +236,7 @@ Evaluation evaluate_rows(Context& context, const std::vector<std::int64_t>& rows
   const BoundData& bound = *context.data;
   Executable& executable = context.executable();
   const std::string logits = logits_name(context);
+  const InputsRestored restored(executable, bound);
   double loss = 0;
   std::int64_t correct = 0;
   const auto total = static_cast<std::int64_t>(rows.size());
@@ -230,7 +257,7 @@ Evaluation evaluate_rows(Context& context, const std::vector<std::int64_t>& rows
 }
 
 std::string accuracy_text(double accuracy) {
-  return std::isnan(accuracy) ? "" : fmt::format(", accuracy {:.2f}%", 100 * accuracy);
+  return std::isnan(accuracy) ? "" : fmt::format("   accuracy {:6.2f}%", 100 * accuracy);
 }
 
 void evaluate(Context& context, Arguments& arguments) {
@@ -243,14 +270,14 @@ void evaluate(Context& context, Arguments& arguments) {
     return;
   }
   const Evaluation test = evaluate_rows(context, context.data->split.test);
-  context.results.emplace_back("test accuracy", test.accuracy);
+  if (!std::isnan(test.accuracy)) context.test_accuracy = test.accuracy;
   context.output().result(
       {{"command", "eval"},
        {"rows", context.data->split.test.size()},
        {"loss", test.loss},
        {"accuracy", std::isnan(test.accuracy) ? Json() : Json(test.accuracy)}},
-      fmt::format("eval on {} test rows: loss {:.4f}{}", context.data->split.test.size(), test.loss,
-                  accuracy_text(test.accuracy)));
+      fmt::format("eval on {} test rows   loss {:.4f}{}", context.data->split.test.size(),
+                  test.loss, accuracy_text(test.accuracy)));
 }
 
 void train(Context& context, Arguments& arguments) {
@@ -268,7 +295,10 @@ void train(Context& context, Arguments& arguments) {
   const auto rows = static_cast<std::int64_t>(order.size());
   Progress progress(context.output(), epochs * rows, "train");
   for (std::int64_t epoch = 0; epoch < epochs; ++epoch) {
-    io::shuffle(order, bound.seed + 1 + static_cast<std::uint64_t>(epoch));
+    // Two `train --epochs 10` are one `train --epochs 20`.
+    order = bound.split.train;
+    io::shuffle(order, bound.seed + 1 + static_cast<std::uint64_t>(context.data->epochs));
+    progress.restart_clock();
     double loss = 0;
     std::int64_t correct = 0;
     for (std::int64_t begin = 0; begin < rows; begin += bound.batch) {
@@ -288,6 +318,7 @@ void train(Context& context, Arguments& arguments) {
       if (context.interrupted())
         throw Cancelled({.what = "interrupted", .hint = "train goes on from here"});
     }
+    ++context.data->epochs;
     const double mean = loss / static_cast<double>(rows);
     const double accuracy =
         logits.empty() ? std::nan("") : static_cast<double>(correct) / static_cast<double>(rows);
@@ -296,9 +327,12 @@ void train(Context& context, Arguments& arguments) {
                              {"loss", mean},
                              {"accuracy", std::isnan(accuracy) ? Json() : Json(accuracy)},
                              {"samples_per_second", progress.rate()}},
-                            fmt::format("epoch {}/{}: loss {:.4f}{}, {:.0f} samples/s", epoch + 1,
-                                        epochs, mean, accuracy_text(accuracy), progress.rate()));
+                            fmt::format("epoch {:>{}}/{}   loss {:.4f}{}   {:>7.0f} samples/s",
+                                        epoch + 1, std::to_string(epochs).size(), epochs, mean,
+                                        accuracy_text(accuracy), progress.rate()));
   }
+  // A full batch again, for `step` and `time` after the last, short one.
+  set_batch(executable, bound, order, 0, std::min(bound.batch, rows));
 }
 
 void time_steps(Context& context, Arguments& arguments) {

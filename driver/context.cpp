@@ -39,7 +39,7 @@ void Context::load(Graph graph) {
   split_ = {"none"};
   data.reset();
   losses.clear();
-  results.clear();
+  test_accuracy.reset();
   initialised = false;
   partition_line_hooks.clear();
 }
@@ -57,8 +57,7 @@ void Context::set_split(std::vector<std::string> words) {
   if (!executable_) return;
   // Parameters, inputs, optimizer and hooks stay as they are: only the cuts change.
   Executable fresh = jit::clone(*executable_, std::move(policy));
-  for (auto& [id, hook] : executable_->hooks()) fresh.add_hook(hook);
-  fresh.set_hooks_at(executable_->hooks_at());
+  jit::copy_hooks(*executable_, fresh);
   fresh.set_tracing(true);
   *executable_ = std::move(fresh);
 }

@@ -20,6 +20,7 @@ struct BoundData {
   std::string features, labels;  ///< names of inputs
   std::int64_t batch = 0;
   std::uint64_t seed = 0;
+  std::int64_t epochs = 0;  ///< trained so far
 };
 
 struct LossPoint {
@@ -53,7 +54,7 @@ class Context {
 
   std::optional<BoundData> data;
   std::vector<LossPoint> losses;
-  std::vector<std::pair<std::string, double>> results;  ///< named figures for the report
+  std::optional<double> test_accuracy;  ///< of the last eval on data
   bool timer = false, quit = false;
   bool partition_lines = false;
   std::vector<HookId> partition_line_hooks;

@@ -43,6 +43,7 @@ int run(int argc, char** argv) {
   const bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
   Output output({.json = json,
                  .color = isatty(STDERR_FILENO) && !environment("NO_COLOR"),
+                 .heading_color = isatty(STDOUT_FILENO) && !environment("NO_COLOR"),
                  .progress = isatty(STDERR_FILENO) && !json,
                  .width = terminal_width()});
   Context context(session, output);

@@ -15,8 +15,9 @@ class Output {
  public:
   struct Options {
     bool json = false;
-    bool color = false;     ///< of errors and marks, on stderr and stdout alike
-    bool progress = false;  ///< stderr is a terminal: bars may redraw
+    bool color = false;          ///< of errors, on stderr
+    bool heading_color = false;  ///< of headings on stdout
+    bool progress = false;       ///< stderr is a terminal: bars may redraw
     int width = 100;
   };
   explicit Output(Options options) : options_(options) {}

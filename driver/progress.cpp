@@ -17,9 +17,14 @@ Progress::Progress(Output& output, std::int64_t total, std::string_view what)
       begin_(Clock::now()) {}
 Progress::~Progress() { output_.progress(""); }
 
+void Progress::restart_clock() {
+  begin_ = Clock::now();
+  done_before_ = done_;
+}
+
 double Progress::rate() const {
   const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
-  return static_cast<double>(done_) / std::max(seconds, 1e-9);
+  return static_cast<double>(done_ - done_before_) / std::max(seconds, 1e-9);
 }
 
 void Progress::advance(std::int64_t amount, std::string_view text) {

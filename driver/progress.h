@@ -17,11 +17,13 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
   /// Redraws at most twenty times a second.
   void advance(std::int64_t amount, std::string_view text);
-  double rate() const;  ///< units per second so far
+  /// Rates count from here: each epoch's is its own, without the first one's compiling.
+  void restart_clock();
+  double rate() const;  ///< units per second since then
 
  private:
   Output& output_;
-  std::int64_t total_, done_ = 0;
+  std::int64_t total_, done_ = 0, done_before_ = 0;
   std::string_view what_;
   std::chrono::steady_clock::time_point begin_, drawn_;
 };

@@ -31,6 +31,17 @@ std::size_t Executable::partition_count() const noexcept {
   return impl_->partitioned.partitions.size();
 }
 
+Specialisation& Executable::Impl::reported() {
+  Specialisation* found = nullptr;
+  for (const auto& [key, spec] : specialisations)
+    if (!found ||
+        std::pair(spec->training, spec->last_used) > std::pair(found->training, found->last_used))
+      found = spec.get();
+  if (found) return *found;
+  std::vector<std::string> notes;
+  return specialisation(!not_trainable, notes, nullptr);
+}
+
 CompileReport Executable::compile() {
   CompileReport report;
   std::vector<std::string> notes;
@@ -146,9 +157,8 @@ std::string Executable::timeline(int width, bool unicode) const {
 }
 
 MemoryReport Executable::memory() {
-  if (!impl_->last) compile();
-  impl_->refresh(*impl_->last);
-  const Specialisation& spec = *impl_->last;
+  Specialisation& spec = impl_->reported();
+  impl_->refresh(spec);
   const StateLayout& layout = impl_->state->layout();
   MemoryReport report;
   report.arena = spec.built.plan.peak_bytes;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 #include "ir/array.h"
 #include "ir/retype.h"
@@ -170,6 +171,22 @@ double Executable::Impl::read_loss(const Specialisation& spec) const {
   return ir::array_from_bytes(region.type, {spec.outputs->host() + region.offset, size}).data[0];
 }
 
+/// A long training is traced in bounded memory: of its spans the last hundred thousand or so stay,
+/// in whole steps, with the schedules that hold their commands.
+void Executable::Impl::forget_oldest_spans() {
+  constexpr std::size_t kMostSpans = 200'000;
+  if (spans.size() < kMostSpans) return;
+  const std::int32_t step = spans[spans.size() / 2].step;
+  std::erase_if(spans, [&](const runtime::Span& span) { return span.step <= step; });
+  std::erase_if(traced_schedules, [&](const std::shared_ptr<const runtime::Schedule>& schedule) {
+    const runtime::Command* first = schedule->commands.data();
+    const runtime::Command* end = first + schedule->commands.size();
+    return std::none_of(spans.begin(), spans.end(), [&](const runtime::Span& span) {
+      return std::less_equal<>()(first, span.command) && std::less<>()(span.command, end);
+    });
+  });
+}
+
 StepResult Executable::Impl::run(bool training) {
   const auto begin = std::chrono::steady_clock::now();
   for (ir::ValueId id : whole().parameters())
@@ -197,8 +214,10 @@ StepResult Executable::Impl::run(bool training) {
   last_ran = false;
   if (!executor) executor = std::make_unique<runtime::Executor>(*session->device);
   executor->prepare(spec.built.schedule);
-  trace.step = static_cast<std::int32_t>(steps);
-  if (tracing) session->device->set_trace(&trace);
+  // Evaluations between the steps of a training would stand in its timeline as part of a step.
+  const bool traced = tracing && (training || not_trainable);
+  trace.step = static_cast<std::int32_t>(training ? steps : evaluations);
+  if (traced) session->device->set_trace(&trace);
   try {
     executor->run(bindings);
   } catch (...) {
@@ -207,16 +226,19 @@ StepResult Executable::Impl::run(bool training) {
     throw;
   }
   session->device->set_trace(nullptr);
-  if (tracing) {
+  if (traced) {
+    forget_oldest_spans();
     const std::vector<runtime::Span> taken = trace.take();
     spans.insert(spans.end(), taken.begin(), taken.end());
-    if (traced_schedules.empty() || traced_schedules.back() != spec.built.schedule)
-      traced_schedules.push_back(spec.built.schedule);
+    std::erase(traced_schedules, spec.built.schedule);
+    traced_schedules.push_back(spec.built.schedule);  // the last is the last step's
   }
   last_ran = true;
   if (training) {
     ++steps;
     ++optimizer_steps;
+  } else {
+    ++evaluations;
   }
   result.loss = read_loss(spec);
   for (const std::string& name : inputs_with_nan) result.notes.push_back("NaN in input " + name);

@@ -6,10 +6,7 @@
 namespace riffle::jit {
 namespace {
 
-Specialisation& current(Executable& executable) {
-  if (!executable.impl().last) executable.compile();
-  return *executable.impl().last;
-}
+Specialisation& current(Executable& executable) { return executable.impl().reported(); }
 
 void check_partition(const Executable& executable, std::size_t partition) {
   const std::size_t count = executable.impl().partitioned.partitions.size();
@@ -57,6 +54,13 @@ Executable clone(const Executable& executable, std::unique_ptr<ir::SplitPolicy> 
       if (!source.empty()) std::memcpy(target.data(), source.data(), source.size());
     }
   return Executable(std::move(to));
+}
+
+void copy_hooks(const Executable& from, Executable& to) {
+  to.impl().hooks = from.impl().hooks;
+  to.impl().next_hook = from.impl().next_hook;
+  to.impl().hooks_at = from.impl().hooks_at;
+  ++to.impl().configuration;
 }
 
 const CompiledGraph& forward_module(Executable& executable, std::size_t partition) {

@@ -26,13 +26,16 @@ Executable create(const Session& session, const Graph& graph,
 /// parameters and optimizer state, no hooks: what `compare` steps beside the original.
 Executable clone(const Executable& executable, std::unique_ptr<ir::SplitPolicy> policy);
 
+/// Gives `to` the hooks of `from`, with their ids and HooksAt.
+void copy_hooks(const Executable& from, Executable& to);
+
 const ir::PartitionedGraph& partitioned(const Executable& executable);
 const ir::DifferentiatedGraph& differentiated(const Executable& executable);
 /// Throws GraphError when the graph cannot be trained, saying why.
 void require_trainable(const Executable& executable);
 
-// Of the last used specialisation; compile first when there is none. Throw UsageError for a
-// partition that does not exist.
+// Of the last trained specialisation, else the last used; compile first when there is none. Throw
+// UsageError for a partition that does not exist.
 const CompiledGraph& forward_module(Executable& executable, std::size_t partition);
 const CompiledGraph* backward_module(Executable& executable, std::size_t partition);  ///< or null
 std::shared_ptr<const runtime::Schedule> schedule(Executable& executable);

@@ -60,6 +60,10 @@ struct RIFFLE_INTERNAL Executable::Impl {
   void refresh(jit::Specialisation& spec);
   void upload_inputs(jit::Specialisation& spec);
   StepResult run(bool training);
+  void forget_oldest_spans();
+  /// What reports are about: the last trained specialisation, else the last used; compiles when
+  /// there is none.
+  jit::Specialisation& reported();
   double read_loss(const jit::Specialisation& spec) const;
   std::vector<jit::HookSlot> hook_slots(const jit::Specialisation& spec,
                                         std::vector<runtime::HookFunction>& functions) const;
@@ -108,6 +112,7 @@ struct RIFFLE_INTERNAL Executable::Impl {
   std::unique_ptr<runtime::Executor> executor;
   std::atomic<bool> cancelled{false};
   std::int64_t steps = 0;            ///< completed training steps
+  std::int64_t evaluations = 0;      ///< completed runs of evaluate()
   std::int64_t optimizer_steps = 0;  ///< since the optimizer's state was reset
 
   bool tracing = false;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "runtime/timeline_rows.h"
@@ -45,22 +46,21 @@ std::int64_t common(const Intervals& a, const Intervals& b) {
 
 Overlap measure_overlap(const std::vector<Span>& spans) {
   Intervals compute, hooks;
-  std::int64_t first = 0, last = 0;
-  bool any = false;
+  std::map<std::int32_t, std::pair<std::int64_t, std::int64_t>> steps;  // first begin, last end
   for (const Span& span : spans) {
     const Command& command = *span.command;
     if (is_hook(command)) hooks.emplace_back(span.begin_ns, span.end_ns);
     // Kernels of the hooks' phase are part of communication, not what hides it.
     if (is_compute(command) && command.phase != Phase::hooks)
       compute.emplace_back(span.begin_ns, span.end_ns);
-    first = any ? std::min(first, span.begin_ns) : span.begin_ns;
-    last = any ? std::max(last, span.end_ns) : span.end_ns;
-    any = true;
+    auto& [first, last] = steps.try_emplace(span.step, span.begin_ns, span.end_ns).first->second;
+    first = std::min(first, span.begin_ns);
+    last = std::max(last, span.end_ns);
   }
   compute = merged(std::move(compute));
   hooks = merged(std::move(hooks));
   Overlap overlap;
-  overlap.wall_ns = last - first;
+  for (const auto& [step, time] : steps) overlap.wall_ns += time.second - time.first;
   overlap.compute_ns = length(compute);
   overlap.hook_ns = length(hooks);
   overlap.hidden_ns = common(compute, hooks);

@@ -161,6 +161,9 @@ std::string terminal_timeline(const std::vector<Span>& all, const Schedule& sche
   for (std::size_t s = 0; s < schedule.streams.size(); ++s) {
     Row row(static_cast<std::size_t>(scale.columns), std::string(style.space()));
     const auto stream = static_cast<StreamId>(s);
+    const bool idle = std::none_of(spans.begin(), spans.end(),
+                                   [&](const Span& span) { return span.stream == stream; });
+    if (idle) continue;
     for (const PartitionBlock& block : blocks)
       if (block.stream == stream) draw_block(row, block, scale, style);
     draw_hooks(row, hooks, stream, scale, style);
