@@ -90,6 +90,9 @@ struct CompilerOptions {
   codegen::FusionOptions fusion;
   std::string cache_directory;  ///< empty: no disk cache
   int threads = 0;              ///< for compile_all; 0: the cores
+  /// So many modules stay linked although nobody uses them: a script that compiles the same graph
+  /// again and again finds it.
+  std::size_t kept_modules = 64;
 };
 
 /// Memory cache (weak: code is dropped when its last owner goes, except for a bounded list of

@@ -29,10 +29,6 @@ struct Code {
 };
 using CodePointer = std::shared_ptr<const Code>;
 
-/// So many modules stay linked although nobody uses them: a script that compiles the same graph
-/// again and again finds it.
-constexpr std::size_t kRecent = 64;
-
 std::string spell(const codegen::FusionOptions& fusion) {
   return fmt::format("fuse={} generator={}", fusion.fuse ? 1 : 0, generator_identity());
 }
@@ -77,7 +73,7 @@ CodePointer Compiler::Impl::remember(const CodePointer& code) {
   if (at != recent.end()) recent.erase(at);
   recent.push_back(code);
   CodePointer pushed_out;
-  if (recent.size() > kRecent) {
+  if (recent.size() > options.kept_modules) {
     pushed_out = std::move(recent.front());
     recent.pop_front();
   }
@@ -85,7 +81,7 @@ CodePointer Compiler::Impl::remember(const CodePointer& code) {
 }
 
 void Compiler::Impl::forget_dead() {
-  if (places.size() < 4 * kRecent) return;
+  if (places.size() < 4 * std::max<std::size_t>(options.kept_modules, 64)) return;
   std::erase_if(places, [](const auto& entry) {
     return entry.second.code.expired() && !entry.second.pending.valid();
   });

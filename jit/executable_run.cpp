@@ -138,7 +138,8 @@ void Executable::Impl::refresh(Specialisation& spec) {
                       .forward = spec.forward,
                       .backward = spec.backward,
                       .optimizer = spec.optimizer};
-  spec.built = build_schedule(program, slots, {.hooks_at = hooks_at, .free_commands = false});
+  spec.built = build_schedule(
+      program, slots, {.hooks_at = hooks_at, .free_commands = session->options.debug_memory});
   spec.modules.clear();
   for (const auto& code : spec.built.modules)
     spec.modules.push_back(session->device->load(code->image));
@@ -212,7 +213,12 @@ StepResult Executable::Impl::run(bool training) {
 
   last = &spec;
   last_ran = false;
-  if (!executor) executor = std::make_unique<runtime::Executor>(*session->device);
+  if (!executor) {
+    const bool debug = session->options.debug_memory;
+    executor = std::make_unique<runtime::Executor>(
+        *session->device,
+        runtime::ExecutorOptions{.poison_freed = debug, .check_hook_writes = debug});
+  }
   executor->prepare(spec.built.schedule);
   // Evaluations between the steps of a training would stand in its timeline as part of a step.
   const bool traced = tracing && (training || not_trainable);

@@ -1,5 +1,6 @@
 #include "jit/session.h"
 
+#include <algorithm>
 #include <iterator>
 #include <sstream>
 
@@ -28,6 +29,7 @@ jit::CompilerOptions compiler_options(const SessionOptions& options) {
   compiler.cache_directory = options.cache_directory == "default" ? jit::default_cache_directory()
                                                                   : options.cache_directory;
   compiler.threads = options.threads;
+  compiler.kept_modules = static_cast<std::size_t>(std::max(options.kept_modules, 0));
   return compiler;
 }
 
@@ -39,9 +41,15 @@ std::vector<std::string> words_of(const std::string& text) {
 }  // namespace
 
 Session::Impl::Impl(SessionOptions o)
-    : options(std::move(o)), device(make_device(options)), compiler(compiler_options(options)) {}
+    : Impl(o, std::make_shared<jit::Compiler>(compiler_options(o))) {}
+Session::Impl::Impl(SessionOptions o, std::shared_ptr<jit::Compiler> shared)
+    : options(std::move(o)),
+      device(make_device(options)),
+      compiler_owner(std::move(shared)),
+      compiler(*compiler_owner) {}
 
 Session::Session(SessionOptions options) : impl_(std::make_shared<Impl>(std::move(options))) {}
+Session::Session(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
@@ -55,6 +63,10 @@ namespace jit {
 
 runtime::Device& device(const Session& session) noexcept { return *session.impl().device; }
 Compiler& compiler(const Session& session) noexcept { return session.impl().compiler; }
+Session beside(const Session& session, SessionOptions options) {
+  return Session(
+      std::make_shared<Session::Impl>(std::move(options), session.impl().compiler_owner));
+}
 Executable create(const Session& session, const Graph& graph,
                   std::unique_ptr<ir::SplitPolicy> policy) {
   return Executable(std::make_unique<Executable::Impl>(session.impl().shared_from_this(), graph,

@@ -19,6 +19,9 @@ namespace riffle::jit {
 
 runtime::Device& device(const Session& session) noexcept;
 Compiler& compiler(const Session& session) noexcept;
+/// A session on a device of its own that shares `session`'s compiler and caches. Of `options` only
+/// those of the device and of the executor count: no code depends on them.
+Session beside(const Session& session, SessionOptions options);
 /// With any policy, also those that have no text.
 Executable create(const Session& session, const Graph& graph,
                   std::unique_ptr<ir::SplitPolicy> policy);

@@ -45,9 +45,11 @@ namespace riffle {
 
 struct RIFFLE_INTERNAL Session::Impl : std::enable_shared_from_this<Session::Impl> {
   explicit Impl(SessionOptions options);
+  Impl(SessionOptions options, std::shared_ptr<jit::Compiler> compiler);
   SessionOptions options;
   std::unique_ptr<runtime::Device> device;
-  jit::Compiler compiler;
+  std::shared_ptr<jit::Compiler> compiler_owner;
+  jit::Compiler& compiler;
 };
 
 struct RIFFLE_INTERNAL Executable::Impl {

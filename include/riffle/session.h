@@ -54,7 +54,11 @@ struct SessionOptions {
   /// Directory of the disk cache; empty: none. "default": RIFFLE_CACHE_DIR, else
   /// $XDG_CACHE_HOME/riffle, else ~/.cache/riffle.
   std::string cache_directory = "default";
-  bool fuse = true;  ///< false: a kernel a primitive; same bits, for finding bugs
+  bool fuse = true;       ///< false: a kernel a primitive; same bits, for finding bugs
+  int kept_modules = 64;  ///< compiled modules that stay in memory although nothing uses them
+  /// For finding bugs, at some cost: temporaries are filled with NaN once they are dead, and a hook
+  /// that writes what it does not declare fails the step by its name.
+  bool debug_memory = false;
 };
 
 struct CompileOptions {
@@ -221,6 +225,7 @@ class RIFFLE_API Session {
   const SessionOptions& options() const noexcept;
 
   struct Impl;
+  explicit Session(std::shared_ptr<Impl> impl);
   Impl& impl() const noexcept { return *impl_; }
 
  private:
