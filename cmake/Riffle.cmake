@@ -47,9 +47,14 @@ function(riffle_test_support)
   target_link_libraries(riffle_test_support PUBLIC riffle_ir)
 endfunction()
 
-# riffle_test(FOLDER [LIBRARY…]): every tests/FOLDER/*_test.cpp in one program, each test a ctest entry.
+# riffle_test(FOLDER [LIBRARY…]): every tests/FOLDER/*.cpp in one program (of support the *_test.cpp
+# alone: the rest is riffle_test_support).
 function(riffle_test folder)
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${folder}/*_test.cpp)
+  set(pattern "*.cpp")
+  if(folder STREQUAL "support")
+    set(pattern "*_test.cpp")
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${folder}/${pattern})
   if(NOT sources)
     return()
   endif()

@@ -82,6 +82,8 @@ class Grower {
     rows_ = 1 + random_.below(5);
     columns_ = 1 + random_.below(6);
     if (options_.zero_sizes && random_.chance(0.05)) rows_ = 0;
+    rows_ *= options_.scale;
+    columns_ *= options_.scale;
     add_pool(input({dtype_, {rows_, columns_}}, random_.chance(0.25)), 2);
     if (random_.chance(0.3)) add_pool(input({dtype_, {rows_, columns_}}, random_.chance(0.3)), 2);
     if (random_.chance(0.15)) add_pool(input({dtype_, {}}, random_.chance(0.5)), 2);

@@ -34,6 +34,7 @@ struct RandomGraphOptions {
   bool other_dtypes = true;  ///< some graphs in f64, bf16 or f16, and casts between dtypes
   bool zero_sizes = true;    ///< some graphs with a dimension of size 0 (their loss may be NaN)
   bool breaks = true;        ///< explicit graph breaks here and there
+  std::int64_t scale = 1;    ///< factor on the sizes, so that kernels divide into tasks
 };
 
 /// A graph that verifies, returns a floating scalar first, and keeps its values within about 1e3
