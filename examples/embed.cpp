@@ -4,7 +4,7 @@
 
 int main() try {
   const riffle::Graph graph = riffle::trace("mlp", [](riffle::Tracer& t) {
-    auto f32 = [](riffle::Shape shape) { return riffle::TensorType{riffle::DType::f32, shape}; };
+    auto f32 = [](const riffle::Shape& s) { return riffle::TensorType{riffle::DType::f32, s}; };
     auto x = t.input("x", f32({32, 16})), y = t.input("y", f32({32, 1}));
     auto h =
         riffle::relu(riffle::linear(x, t.param("w1", f32({64, 16})), t.param("b1", f32({64}))));
