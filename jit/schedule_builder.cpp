@@ -19,6 +19,15 @@ using runtime::EventId;
 using runtime::Phase;
 using runtime::StreamId;
 
+/// Is the output in `slot` read by a kernel, or another output as well?
+bool has_other_readers(const KernelProgram& program, std::int32_t slot) {
+  if (std::count(program.output_slots.begin(), program.output_slots.end(), slot) > 1) return true;
+  for (const codegen::KernelSpec& kernel : program.kernels)
+    for (const codegen::KernelOperand& operand : kernel.operands)
+      if (operand.slot == slot && operand.access == codegen::Access::read) return true;
+  return false;
+}
+
 /// Walks the step's stages in order and appends their commands.
 class StepAssembler {
  public:
@@ -48,6 +57,7 @@ class StepAssembler {
   TensorId parameter(ValueId id);
   bool last_contribution(std::size_t partition, ValueId id) const;
   Region gradient_home(std::size_t partition, ValueId id) const;
+  bool hook_changes(ValueId parameter) const;
 
   void gradients_ready(const std::vector<ValueId>& parameters);
   void partition_hooks(HookPoint point, std::size_t partition);
@@ -164,6 +174,12 @@ Region StepAssembler::gradient_home(std::size_t p, ValueId id) const {
   return bucket ? bucket : program_.io->input_gradients[id];
 }
 
+bool StepAssembler::hook_changes(ValueId parameter) const {
+  return std::any_of(hooks_.begin(), hooks_.end(), [&](const HookSlot& hook) {
+    return hook.parameter == parameter && hook.writes_gradient;
+  });
+}
+
 std::vector<TensorId> StepAssembler::backward_inputs(std::size_t p) {
   const ir::PartitionGradient& gradient = program_.gradients->partitions[p];
   std::vector<TensorId> inputs;
@@ -202,7 +218,13 @@ std::vector<ValueId> StepAssembler::backward_kernels(std::size_t p, bool late) {
   std::vector<TensorId> homes(outputs.size(), kNoTensor);
   for (std::size_t i = 0; i < outputs.size(); ++i)
     if (Region home = gradient_home(p, outputs[i].whole)) homes[i] = a_.fixed(home);
-  const std::vector<TensorId> slots = bind(program, backward_inputs(p), {}, homes);
+  // What is written straight into the bucket may be read there by later kernels too, unless a hook
+  // changes it meanwhile: then the bucket gets a copy.
+  std::vector<TensorId> wanted = homes;
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (hook_changes(outputs[i].whole) && has_other_readers(program, program.output_slots[i]))
+      wanted[i] = kNoTensor;
+  const std::vector<TensorId> slots = bind(program, backward_inputs(p), {}, wanted);
 
   // Outputs are in the order of the last contributions, which is the graph's ready order.
   std::vector<std::size_t> completing;
