@@ -17,6 +17,21 @@ function(riffle_library name)
   endif()
 endfunction()
 
+# riffle_embed(LIBRARY HEADER NAMESPACE FILE…): files as string_views, declared in HEADER.
+function(riffle_embed library header namespace)
+  set(files)
+  foreach(file ${ARGN})
+    list(APPEND files ${PROJECT_SOURCE_DIR}/${file})
+  endforeach()
+  get_filename_component(stem ${header} NAME_WE)
+  set(output ${PROJECT_BINARY_DIR}/generated/${library}_${stem}.cpp)
+  add_custom_command(OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${output} -DHEADER=${header} -DNAMESPACE=${namespace}
+            "-DFILES=${files}" -P ${PROJECT_SOURCE_DIR}/cmake/Embed.cmake
+    DEPENDS ${files} ${PROJECT_SOURCE_DIR}/cmake/Embed.cmake VERBATIM)
+  target_sources(riffle_${library} PRIVATE ${output})
+endfunction()
+
 function(riffle_program)
   add_executable(riffle driver/main.cpp)
   target_link_libraries(riffle PRIVATE riffle_driver)

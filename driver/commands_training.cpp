@@ -335,17 +335,31 @@ void train(Context& context, Arguments& arguments) {
   set_batch(executable, bound, order, 0, std::min(bound.batch, rows));
 }
 
+class TracingPaused {
+ public:
+  explicit TracingPaused(Executable& executable) : executable_(executable) {
+    jit::pause_tracing(executable, true);
+  }
+  ~TracingPaused() { jit::pause_tracing(executable_, false); }
+  TracingPaused(const TracingPaused&) = delete;
+  TracingPaused& operator=(const TracingPaused&) = delete;
+
+ private:
+  Executable& executable_;
+};
+
 void time_steps(Context& context, Arguments& arguments) {
   const std::int64_t count = arguments.empty() ? 20 : arguments.take_integer("a number of steps");
   arguments.finish();
   if (count < 1) throw UsageError({.what = "the number of steps must be positive"});
   Executable& executable = context.executable();
-  executable.set_tracing(false);
   std::vector<double> times;
-  executable.step();  // compiles, warms up
-  for (std::int64_t i = 0; i < count && !context.interrupted(); ++i)
-    times.push_back(executable.step().milliseconds);
-  executable.set_tracing(true);
+  {
+    const TracingPaused paused(executable);
+    executable.step();  // compiles, warms up
+    for (std::int64_t i = 0; i < count && !context.interrupted(); ++i)
+      times.push_back(executable.step().milliseconds);
+  }
   if (times.empty()) throw Cancelled({.what = "interrupted"});
   std::sort(times.begin(), times.end());
   const double median = times[times.size() / 2];

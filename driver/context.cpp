@@ -2,6 +2,8 @@
 
 #include <csignal>
 
+#include "driver/report/run_report.h"
+
 namespace riffle::driver {
 namespace {
 
@@ -34,6 +36,11 @@ void Context::set_session_options(SessionOptions options) {
 }
 
 void Context::load(Graph graph) {
+  constexpr std::size_t kMostRuns = 4;
+  if (executable_ && !jit::spans(*executable_).empty()) {
+    earlier_runs.push_back(run_report(*this));
+    if (earlier_runs.size() > kMostRuns) earlier_runs.erase(earlier_runs.begin());
+  }
   executable_.reset();
   graph_ = std::move(graph);
   split_ = {"none"};

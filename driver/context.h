@@ -54,6 +54,7 @@ class Context {
 
   std::optional<BoundData> data;
   std::vector<LossPoint> losses;
+  std::vector<Json> earlier_runs;       ///< what a report says of graphs loaded before this one
   std::optional<double> test_accuracy;  ///< of the last eval on data
   bool timer = false, quit = false;
   bool partition_lines = false;

@@ -141,7 +141,7 @@ namespace {
 const runtime::Schedule& traced_schedule(const Executable::Impl& impl) {
   if (impl.traced_schedules.empty())
     throw UsageError({.what = "nothing was traced yet", .hint = "set_tracing(true), then step"});
-  return *impl.traced_schedules.back();
+  return *impl.traced_schedules.back().schedule;
 }
 }  // namespace
 

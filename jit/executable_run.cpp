@@ -179,9 +179,9 @@ void Executable::Impl::forget_oldest_spans() {
   if (spans.size() < kMostSpans) return;
   const std::int32_t step = spans[spans.size() / 2].step;
   std::erase_if(spans, [&](const runtime::Span& span) { return span.step <= step; });
-  std::erase_if(traced_schedules, [&](const std::shared_ptr<const runtime::Schedule>& schedule) {
-    const runtime::Command* first = schedule->commands.data();
-    const runtime::Command* end = first + schedule->commands.size();
+  std::erase_if(traced_schedules, [&](const BuiltSchedule& built) {
+    const runtime::Command* first = built.schedule->commands.data();
+    const runtime::Command* end = first + built.schedule->commands.size();
     return std::none_of(spans.begin(), spans.end(), [&](const runtime::Span& span) {
       return std::less_equal<>()(first, span.command) && std::less<>()(span.command, end);
     });
@@ -236,8 +236,10 @@ StepResult Executable::Impl::run(bool training) {
     forget_oldest_spans();
     const std::vector<runtime::Span> taken = trace.take();
     spans.insert(spans.end(), taken.begin(), taken.end());
-    std::erase(traced_schedules, spec.built.schedule);
-    traced_schedules.push_back(spec.built.schedule);  // the last is the last step's
+    std::erase_if(traced_schedules, [&](const BuiltSchedule& built) {
+      return built.schedule == spec.built.schedule;
+    });
+    traced_schedules.push_back(spec.built);
   }
   last_ran = true;
   if (training) {

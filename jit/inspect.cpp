@@ -1,5 +1,6 @@
 // What tools inside riffle see of an Executable.
 #include <cstring>
+#include <functional>
 
 #include "jit/session_impl.h"
 
@@ -96,6 +97,30 @@ void set_backend(Executable& executable, std::size_t partition, Backend backend)
 Backend backend(const Executable& executable, std::size_t partition) {
   const auto& backends = executable.impl().backends;
   return partition < backends.size() ? backends[partition] : Backend::cpu;
+}
+
+void pause_tracing(Executable& executable, bool paused) { executable.impl().tracing = !paused; }
+
+namespace {
+const BuiltSchedule& built_for(const Executable& executable, const runtime::Span& span) {
+  for (const BuiltSchedule& built : executable.impl().traced_schedules) {
+    const auto& commands = built.schedule->commands;
+    if (std::less_equal<>()(commands.data(), span.command) &&
+        std::less<>()(span.command, commands.data() + commands.size()))
+      return built;
+  }
+  throw UsageError({.what = "this span's step is not traced any more"});
+}
+}  // namespace
+
+const runtime::Schedule& schedule_of(const Executable& executable, const runtime::Span& span) {
+  return *built_for(executable, span).schedule;
+}
+const codegen::KernelSpec* kernel_of(const Executable& executable, const runtime::Span& span) {
+  const auto* launch = std::get_if<runtime::Launch>(&span.command->what);
+  if (!launch) return nullptr;
+  const auto& module = *built_for(executable, span).modules.at(launch->module);
+  return &module.program.kernels.at(launch->kernel);
 }
 
 const std::vector<runtime::Span>& spans(const Executable& executable) {

@@ -47,6 +47,12 @@ std::size_t specialisation_count(const Executable& executable) noexcept;
 void set_backend(Executable& executable, std::size_t partition, Backend backend);
 Backend backend(const Executable& executable, std::size_t partition);
 
+/// Stops or goes on tracing without forgetting what was traced.
+void pause_tracing(Executable& executable, bool paused);
+/// The schedule that the span's step ran; throws UsageError for a span that is not of spans().
+const runtime::Schedule& schedule_of(const Executable& executable, const runtime::Span& span);
+/// What the span's launch ran; null for other commands.
+const codegen::KernelSpec* kernel_of(const Executable& executable, const runtime::Span& span);
 /// Spans of the traced steps; their commands live as long as the Executable and its tracing.
 const std::vector<runtime::Span>& spans(const Executable& executable);
 

@@ -120,7 +120,7 @@ struct RIFFLE_INTERNAL Executable::Impl {
   bool tracing = false;
   runtime::Trace trace;
   std::vector<runtime::Span> spans;
-  std::vector<std::shared_ptr<const runtime::Schedule>> traced_schedules;
+  std::vector<jit::BuiltSchedule> traced_schedules;  ///< that spans point into; the last run last
 };
 
 }  // namespace riffle

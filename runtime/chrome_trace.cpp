@@ -3,11 +3,9 @@
 // ("Trace Event Format"): "X" complete events nest by time on a track; "s"/"f" are flow arrows; "M"
 // names tracks. Times are microseconds.
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "runtime/ordering.h"
 #include "runtime/timeline_rows.h"
 #include "runtime/trace.h"
 
@@ -19,23 +17,6 @@ using Json = nlohmann::ordered_json;
 /// Strings come from graphs and users: bytes that are not UTF-8 must not spoil the file.
 std::string dumped(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-/// For each hook of the schedule, the Record that its last Wait before it, on its stream, waits
-/// for.
-std::map<std::int32_t, std::int32_t> records_before_hooks(const Schedule& schedule) {
-  std::map<std::int32_t, std::int32_t> result;
-  if (!find_faults(schedule).empty()) return result;
-  const Ordering ordering(schedule);
-  std::vector<std::int32_t> last_wait(schedule.streams.size(), -1);
-  for (std::size_t i = 0; i < schedule.commands.size(); ++i) {
-    const auto index = static_cast<std::int32_t>(i);
-    const Command& command = schedule.commands[i];
-    if (std::holds_alternative<Wait>(command.what)) last_wait[command.stream] = index;
-    if (is_hook(command) && last_wait[command.stream] >= 0)
-      result[index] = ordering.recorded_by(last_wait[command.stream]);
-  }
-  return result;
 }
 
 class Writer {
@@ -133,12 +114,10 @@ std::string chrome_trace(const std::vector<Span>& spans, const Schedule& schedul
   for (const PartitionBlock& block : partition_blocks(spans))
     writer.complete(label_of(block), "partition", block.stream, block.begin_ns, block.end_ns,
                     {{"step", block.step}});
-  std::map<std::pair<std::int32_t, std::int32_t>, const Span*> records;  // (step, command)
   for (const Span& span : spans) {
     const Command& command = *span.command;
     if (std::holds_alternative<Record>(command.what)) {
       writer.instant(title_of(command), span.stream, span.begin_ns);
-      if (span.command_index >= 0) records[{span.step, span.command_index}] = &span;
       continue;
     }
     writer.complete(title_of(command), kind_of(command), span.stream, span.begin_ns, span.end_ns,
@@ -147,17 +126,9 @@ std::string chrome_trace(const std::vector<Span>& spans, const Schedule& schedul
                      {"partition", command.partition},
                      {"command", span.command_index}});
   }
-  const auto before = records_before_hooks(schedule);
-  for (const Span& span : spans) {
-    if (!is_hook(*span.command)) continue;
-    const auto found = before.find(span.command_index);
-    // A trace may hold other schedules' spans too (another shape): their indices mean nothing here.
-    if (found == before.end() || span.command != &schedule.commands[span.command_index]) continue;
-    const auto record = records.find({span.step, found->second});
-    if (record == records.end()) continue;
-    writer.arrow(title_of(*span.command), record->second->stream, record->second->begin_ns,
-                 span.stream, span.begin_ns);
-  }
+  for (const auto& [record, hook] : ready_arrows(spans, schedule))
+    writer.arrow(title_of(*hook->command), record->stream, record->begin_ns, hook->stream,
+                 hook->begin_ns);
   return writer.finish();
 }
 

@@ -24,6 +24,14 @@ bool is_compute(const Command& command) noexcept;
 bool is_hook(const Command& command) noexcept;
 /// Of compute commands (on any stream), sorted by begin.
 std::vector<PartitionBlock> partition_blocks(const std::vector<Span>& spans);
+/// A gradient-ready event's record and a hook that waited for it.
+struct ReadyArrow {
+  const Span* record = nullptr;
+  const Span* hook = nullptr;
+};
+/// Of hooks whose commands are `schedule`'s; spans must have their command_index.
+std::vector<ReadyArrow> ready_arrows(const std::vector<Span>& spans, const Schedule& schedule);
+
 /// "backward partition_2", "optimizer"
 std::string label_of(const PartitionBlock& block);
 

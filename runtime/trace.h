@@ -38,7 +38,7 @@ class Trace {
 /// How much of the hooks' (and collectives') time lay under compute. Nanoseconds, summed over
 /// spans.
 struct Overlap {
-  std::int64_t wall_ns = 0;     ///< first begin to last end of each step; not what lies between steps
+  std::int64_t wall_ns = 0;  ///< first begin to last end of each step; not what lies between steps
   std::int64_t compute_ns = 0;  ///< time in which the compute stream was busy with kernels
   std::int64_t hook_ns = 0;     ///< union of hook and collective spans
   std::int64_t hidden_ns = 0;   ///< of hook_ns, under compute
