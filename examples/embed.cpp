@@ -6,9 +6,9 @@ int main() try {
   const riffle::Graph graph = riffle::trace("mlp", [](riffle::Tracer& t) {
     auto f32 = [](const riffle::Shape& s) { return riffle::TensorType{riffle::DType::f32, s}; };
     auto x = t.input("x", f32({32, 16})), y = t.input("y", f32({32, 1}));
-    auto h =
-        riffle::relu(riffle::linear(x, t.param("w1", f32({64, 16})), t.param("b1", f32({64}))));
-    return riffle::mse_loss(riffle::linear(h, t.param("w2", f32({1, 64}))), y);
+    auto w1 = t.param("w1", f32({64, 16})), b1 = t.param("b1", f32({64}));
+    auto w2 = t.param("w2", f32({1, 64}));
+    return riffle::mse_loss(riffle::linear(riffle::relu(riffle::linear(x, w1, b1)), w2), y);
   });
   riffle::Session session;
   riffle::Executable model = session.compile(graph, {.split = "nodes 1"});  // three partitions
