@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "io/file.h"
+#include "support/random.h"
 
 namespace riffle::io {
 namespace {
@@ -33,14 +34,6 @@ bool parse_line(std::string_view line, std::vector<double>& numbers, std::size_t
     begin = end + 1;
   }
   return true;
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014) as a function of (seed, counter).
-std::uint64_t random_bits(std::uint64_t seed, std::uint64_t counter) noexcept {
-  std::uint64_t x = seed + (counter + 1) * 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
 }
 
 }  // namespace
@@ -91,7 +84,8 @@ void shuffle(std::vector<std::int64_t>& indices, std::uint64_t seed) {
   for (std::size_t i = indices.size(); i > 1; --i) {
     // The high half of a 64 × 64-bit product: even to within 2^-64.
     const auto product =
-        static_cast<unsigned __int128>(random_bits(seed, i)) * static_cast<unsigned __int128>(i);
+        static_cast<unsigned __int128>(mix_bits(seed + (i + 1) * 0x9e3779b97f4a7c15ULL)) *
+        static_cast<unsigned __int128>(i);
     std::swap(indices[i - 1], indices[static_cast<std::size_t>(product >> 64)]);
   }
 }

@@ -71,38 +71,7 @@ Tensor operator-(Operand x) { return append(Op::neg, {x.tensor}, {}, x.where); }
   Tensor name(Tensor x, Tensor other, Where where) { \
     return append(Op::name, {x, other}, {}, where);  \
   }
-RIFFLE_UNARY(neg)
-RIFFLE_UNARY(abs)
-RIFFLE_UNARY(sign)
-RIFFLE_UNARY(exp)
-RIFFLE_UNARY(log)
-RIFFLE_UNARY(sqrt)
-RIFFLE_UNARY(rsqrt)
-RIFFLE_UNARY(reciprocal)
-RIFFLE_UNARY(sin)
-RIFFLE_UNARY(cos)
-RIFFLE_UNARY(tanh)
-RIFFLE_UNARY(erf)
-RIFFLE_UNARY(floor)
-RIFFLE_UNARY(logical_not)
-RIFFLE_UNARY(relu)
-RIFFLE_UNARY(silu)
-RIFFLE_UNARY(sigmoid)
-RIFFLE_BINARY(add)
-RIFFLE_BINARY(sub)
-RIFFLE_BINARY(mul)
-RIFFLE_BINARY(div)
-RIFFLE_BINARY(pow)
-RIFFLE_BINARY(maximum)
-RIFFLE_BINARY(minimum)
-RIFFLE_BINARY(eq)
-RIFFLE_BINARY(ne)
-RIFFLE_BINARY(lt)
-RIFFLE_BINARY(le)
-RIFFLE_BINARY(gt)
-RIFFLE_BINARY(ge)
-RIFFLE_BINARY(logical_and)
-RIFFLE_BINARY(logical_or)
+#include "riffle/elementwise.def"
 #undef RIFFLE_UNARY
 #undef RIFFLE_BINARY
 
