@@ -76,7 +76,11 @@ Graph trace(std::string_view name, const std::function<std::vector<Tensor>(Trace
   ir::Builder builder{std::string(name)};
   Tracer tracer(builder);
   std::vector<ir::Value> outputs;
-  for (const Tensor& tensor : model(tracer)) {
+  const std::vector<Tensor> results = model(tracer);
+  if (results.empty())
+    throw GraphError({.what = "the model of trace \"" + std::string(name) + "\" returns nothing",
+                      .hint = "return the loss first, then what else is wanted"});
+  for (const Tensor& tensor : results) {
     if (TensorAccess::builder(tensor) != &builder)
       throw GraphError({.what = "a result of trace \"" + std::string(name) +
                                 "\" is empty or belongs to another trace",

@@ -1,6 +1,9 @@
 // The ops, as functions of symbolic tensors: names, argument order and defaults are PyTorch's.
 // docs/text-format.md lists their types. Each throws GraphError at the caller's line, saying what
 // was given and what would fit.
+//
+// Calls are nodes in the order in which they happen. Within one expression C++ leaves that to the
+// compiler (`f(x) + g(x)`): statements of their own give the same graph everywhere.
 #pragma once
 
 #include <limits>
