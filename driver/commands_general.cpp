@@ -87,13 +87,14 @@ void history(Context& context, Arguments& arguments) {
 void version(Context& context, Arguments& arguments) {
   arguments.finish();
   const codegen::HostTarget target = codegen::detect_host();
-  context.output().result({{"command", "version"},
-                           {"riffle", "0.1.0"},
-                           {"llvm", codegen::llvm_version()},
-                           {"cpu", target.cpu},
-                           {"vector_bytes", target.vector_bytes}},
-                          fmt::format("riffle 0.1.0, LLVM {}, for {} ({}-byte vectors)",
-                                      codegen::llvm_version(), target.cpu, target.vector_bytes));
+  context.output().result(
+      {{"command", "version"},
+       {"riffle", RIFFLE_VERSION},
+       {"llvm", codegen::llvm_version()},
+       {"cpu", target.cpu},
+       {"vector_bytes", target.vector_bytes}},
+      fmt::format("riffle " RIFFLE_VERSION ", LLVM {}, for {} ({}-byte vectors)",
+                  codegen::llvm_version(), target.cpu, target.vector_bytes));
 }
 
 void help(Context& context, Arguments& arguments) {

@@ -30,7 +30,7 @@ int run(int argc, char** argv) {
   app.add_flag("--keep-going", keep_going, "a failed command does not stop a script");
   app.add_option("--threads", session.threads, "threads that compute; 0: the machine's cores")
       ->check(CLI::Range(0, 1024));
-  app.set_version_flag("--version", "riffle 0.1.0");
+  app.set_version_flag("--version", "riffle " RIFFLE_VERSION);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

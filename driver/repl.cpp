@@ -164,7 +164,7 @@ int repl(Context& context, Interpreter& interpreter) {
   el_set(edit.get(), EL_BIND, "^I", "riffle-complete", nullptr);
   el_source(edit.get(), nullptr);
 
-  std::printf("riffle 0.1.0. help lists the commands; quit or Ctrl-D ends.\n");
+  std::printf("riffle " RIFFLE_VERSION ". help lists the commands; quit or Ctrl-D ends.\n");
   int line_number = 0, status = kOk;
   while (!context.quit) {
     InterruptScope::clear();

@@ -14,7 +14,6 @@ using codegen::KernelProgram;
 using ir::BackwardValue;
 using ir::ValueId;
 using runtime::Access;
-using runtime::Command;
 using runtime::EventId;
 using runtime::Phase;
 using runtime::StreamId;

@@ -217,7 +217,7 @@ Json run_report(Context& context) {
 }
 
 std::string report_page(std::span<const Json> runs) {
-  const Json data = {{"version", "0.1.0"}, {"runs", runs}};
+  const Json data = {{"version", RIFFLE_VERSION}, {"runs", runs}};
   std::string page(kPageHtml);
   replace(page, "@STYLE@", kPageCss);
   replace(page, "@SCRIPT@", kPageJs);
