@@ -82,13 +82,12 @@ SessionOptions options(int threads) {
   return {.threads = threads, .cache_directory = "", .kept_modules = 400};
 }
 
-/// Sessions of 1, 2, 3 and 7 threads that compile every partition once.
+/// Sessions of 1, 2, 3 and 7 threads that compile every partition once, on all cores.
 struct Sessions {
+  Session compiling{options(0)};
   std::vector<Session> sessions;
   Sessions() {
-    sessions.emplace_back(options(kThreads[0]));
-    for (int threads : kThreads)
-      if (threads != kThreads[0]) sessions.push_back(jit::beside(sessions[0], options(threads)));
+    for (int threads : kThreads) sessions.push_back(jit::beside(compiling, options(threads)));
   }
 };
 

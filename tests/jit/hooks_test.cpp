@@ -356,32 +356,47 @@ TEST(Hooks, OnOneGradientRunInTheOrderInWhichTheyWereAdded) {
   EXPECT_EQ(order, (Names{"a", "b", "c", "d"}));
 }
 
-// The gradient of `p` is also what flows on to `w`: a hook that changes it changes nothing else.
+// One tensor is the gradient of `p`, of `q` and of the input `z`, and flows on to `w`: a hook that
+// changes one of them changes nothing else.
 TEST(Hooks, ThatChangeAGradientLeaveWhatFlowsOnAlone) {
   const Graph graph = Graph::parse(R"(graph @g {
     %x    = input : f32[3, 4]
+    %z    = input(requires_grad=True) : f32[3, 5]
     %w    = param : f32[5, 4]
     %p    = param : f32[3, 5]
+    %q    = param : f32[3, 5]
     %h    = linear(%x, %w)
     %s    = add(%h, %p)
-    %t    = tanh(%s)
+    %r    = add(%s, %q)
+    %u    = add(%r, %z)
+    %t    = tanh(%u)
     %loss = mean(%t)
     return %loss
   })");
+  const Names gradients = {"grad/p", "grad/q", "grad/z", "grad/w"};
   Session session(options());
-  for (const char* split : {"none", "nodes 1", "at 1", "at 2"}) {
-    Executable plain = session.compile(graph, {.split = split}),
-               hooked = session.compile(graph, {.split = split});
-    for (Executable* e : {&plain, &hooked}) e->init(3);
-    hooked.add_hook(
-        {.pattern = "p", .writes_gradient = true, .function = [](const GradientView& g) {
-           std::memset(g.bytes.data(), 0, g.bytes.size());
-         }});
-    plain.step();
-    hooked.step();
-    EXPECT_EQ(plain.get("grad/w").bytes, hooked.get("grad/w").bytes) << split;
-    EXPECT_NE(plain.get("grad/p").bytes, hooked.get("grad/p").bytes) << split;
-  }
+  for (const char* split : {"none", "nodes 1", "at 1", "at 2", "at 3", "at 4"})
+    for (const std::string changed : {"p", "q", "w", "*"}) {
+      Executable plain = session.compile(graph, {.split = split});
+      Executable hooked = session.compile(graph, {.split = split});
+      for (Executable* e : {&plain, &hooked}) e->init(3);
+      hooked.add_hook(
+          {.pattern = changed, .writes_gradient = true, .function = [](const GradientView& g) {
+             std::memset(g.bytes.data(), 0, g.bytes.size());
+           }});
+      plain.step();
+      hooked.step();
+      EXPECT_EQ(plain.get("grad/p").bytes, plain.get("grad/z").bytes);
+      for (const std::string& name : gradients) {
+        const bool zeroed = name != "grad/z" && (changed == "*" || name == "grad/" + changed);
+        const HostTensor gradient = hooked.get(name);
+        if (zeroed)
+          EXPECT_EQ(gradient.bytes, std::vector<std::byte>(gradient.bytes.size())) << name;
+        else
+          EXPECT_EQ(gradient.bytes, plain.get(name).bytes)
+              << name << ", " << changed << " changed, split " << split;
+      }
+    }
 }
 
 TEST(Hooks, ThatAreOpaqueAreBarriersAndCounted) {
