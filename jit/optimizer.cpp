@@ -42,9 +42,10 @@ std::vector<Value> adam(Builder& b, const OptimizerSpec& spec, const Terms& t) {
     parameter = b.mul(parameter, t.scalars[3]);
   else if (spec.weight_decay != 0)
     gradient = b.add(gradient, b.mul(parameter, spec.weight_decay));
-  Value mean = b.add(b.mul(t.states[0], spec.beta1), b.mul(gradient, 1 - spec.beta1));
-  Value square =
-      b.add(b.mul(t.states[1], spec.beta2), b.mul(b.mul(gradient, gradient), 1 - spec.beta2));
+  Value share = b.mul(gradient, 1 - spec.beta1);
+  Value mean = b.add(b.mul(t.states[0], spec.beta1), share);
+  Value square_share = b.mul(b.mul(gradient, gradient), 1 - spec.beta2);
+  Value square = b.add(b.mul(t.states[1], spec.beta2), square_share);
   Value denominator = b.add(b.div(b.unary(Op::sqrt, square), t.scalars[2]), spec.eps);
   return {b.sub(parameter, b.mul(b.div(mean, denominator), t.scalars[1])), mean, square};
 }

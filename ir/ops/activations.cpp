@@ -58,14 +58,18 @@ Value gelu_gradient(const UnaryGradient& g) {
   const Value x = g.x();
   if (g.q.attrs.text("approximate") == "tanh") {
     const Value t = gelu_tanh(b, x);
-    const Value sech2 = b.sub(b.scalar(1, b.type(x).dtype), b.mul(t, t));
+    const Value square = b.mul(t, t);
+    const Value sech2 = b.sub(b.scalar(1, b.type(x).dtype), square);
     const Value inner = b.mul(b.add(b.mul(b.mul(x, x), 3 * kCubic), 1), 0.5 * kSqrt2OverPi);
-    return b.mul(g.dy(), b.add(half_of_one_plus(b, t), b.mul(b.mul(x, sech2), inner)));
+    const Value bend = b.mul(b.mul(x, sech2), inner);
+    const Value slope = b.add(half_of_one_plus(b, t), bend);
+    return b.mul(g.dy(), slope);
   }
   const Value cdf = half_of_one_plus(b, b.unary(Op::erf, b.mul(x, kInverseSqrt2)));
   const Value bell = b.unary(Op::exp, b.mul(b.mul(x, x), -0.5));
   const Value pdf = b.mul(bell, 0.5 * kSqrt2OverPi);
-  return b.mul(g.dy(), b.add(cdf, b.mul(x, pdf)));
+  const Value slope = b.add(cdf, b.mul(x, pdf));
+  return b.mul(g.dy(), slope);
 }
 
 std::vector<Sample> gelu_samples() {
@@ -90,7 +94,8 @@ Value decompose_sigmoid(Builder& b, std::span<const Value> a, const Attrs&) {
 Value sigmoid_gradient(const UnaryGradient& g) {
   const Value s = g.result();
   const Value rest = g.b.sub(g.b.scalar(1, g.b.type(s).dtype), s);
-  return g.b.mul(g.dy(), g.b.mul(s, rest));
+  const Value slope = g.b.mul(s, rest);
+  return g.b.mul(g.dy(), slope);
 }
 
 Value decompose_silu(Builder& b, std::span<const Value> a, const Attrs&) {
@@ -103,7 +108,8 @@ Value silu_gradient(const UnaryGradient& g) {
   Builder& b = g.b;
   const Value x = g.x(), s = sigmoid_of(b, x);
   const Value rest = b.sub(b.scalar(1, b.type(s).dtype), s);
-  return b.mul(g.dy(), b.mul(s, b.add(b.mul(x, rest), 1)));
+  const Value slope = b.mul(s, b.add(b.mul(x, rest), 1));
+  return b.mul(g.dy(), slope);
 }
 
 }  // namespace

@@ -83,7 +83,9 @@ Value probabilities(Builder& b, std::span<const Value> a, const Attrs& attrs) {
     const auto positions = [&b](std::int64_t end) {
       return b.append(Op::arange, {}, {{"end", end}});
     };
-    const Value seen = b.binary(Op::ge, b.reshape(positions(l), {l, 1}), positions(s));
+    const Value keys = positions(s);
+    const Value queries = b.reshape(positions(l), {l, 1});
+    const Value seen = b.binary(Op::ge, queries, keys);
     scores = b.where(seen, scores, b.scalar(kHidden, dtype));
   }
   if (a.size() > 3) {
@@ -96,7 +98,8 @@ Value probabilities(Builder& b, std::span<const Value> a, const Attrs& attrs) {
   // A row that sees nothing has largest = −∞: shift it by 0 and divide its zeros by 1.
   const Value blind = b.binary(Op::eq, largest, b.scalar(kHidden, dtype));
   const Value weights = b.unary(Op::exp, b.sub(scores, b.where(blind, zero, largest)));
-  const Value total = b.where(blind, b.scalar(1, dtype), b.sum(weights, {last}, true));
+  const Value sum = b.sum(weights, {last}, true);
+  const Value total = b.where(blind, b.scalar(1, dtype), sum);
   return b.div(weights, total);
 }
 

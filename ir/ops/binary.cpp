@@ -40,9 +40,11 @@ std::vector<Value> sub_vjp(const VjpQuery& q) {
 std::vector<Value> mul_vjp(const VjpQuery& q) {
   std::vector<Value> gradients(2);
   for (std::size_t i = 0; i < 2; ++i)
-    if (q.wanted[i])
-      gradients[i] = gradient_of(q.b, q.b.mul(wide(q.b, q.cotangent), wide(q.b, q.operands[1 - i])),
-                                 q.operands[i]);
+    if (q.wanted[i]) {
+      const Value other = wide(q.b, q.operands[1 - i]);
+      const Value product = q.b.mul(wide(q.b, q.cotangent), other);
+      gradients[i] = gradient_of(q.b, product, q.operands[i]);
+    }
   return gradients;
 }
 
@@ -72,13 +74,15 @@ std::vector<Value> pow_vjp(const VjpQuery& q) {
   const Value zero = b.scalar(0, dtype);
   if (q.wanted[0]) {
     const Value slope = b.mul(exponent, b.binary(Op::pow, x, b.add(exponent, -1)));
-    gradients[0] = gradient_of(b, b.where(b.binary(Op::eq, exponent, zero), zero, b.mul(dy, slope)),
-                               q.operands[0]);
+    const Value dx = b.mul(dy, slope);
+    const Value constant = b.binary(Op::eq, exponent, zero);
+    gradients[0] = gradient_of(b, b.where(constant, zero, dx), q.operands[0]);
   }
   if (q.wanted[1]) {
-    const Value flat =
-        b.binary(Op::logical_and, b.binary(Op::eq, x, zero), b.binary(Op::ge, exponent, zero));
-    const Value slope = b.mul(b.binary(Op::pow, x, exponent), b.unary(Op::log, x));
+    const Value not_negative = b.binary(Op::ge, exponent, zero);
+    const Value flat = b.binary(Op::logical_and, b.binary(Op::eq, x, zero), not_negative);
+    const Value log = b.unary(Op::log, x);
+    const Value slope = b.mul(b.binary(Op::pow, x, exponent), log);
     gradients[1] = gradient_of(b, b.where(flat, zero, b.mul(dy, slope)), q.operands[1]);
   }
   return gradients;
@@ -90,7 +94,8 @@ std::vector<Value> extremum_vjp(const VjpQuery& q, Op loses) {
   std::vector<Value> gradients(2);
   if (!q.wanted[0] && !q.wanted[1]) return gradients;
   const Value dy = wide(b, q.cotangent);
-  const Value share = b.where(b.binary(Op::eq, q.operands[0], q.operands[1]), b.mul(dy, 0.5), dy);
+  const Value half = b.mul(dy, 0.5);
+  const Value share = b.where(b.binary(Op::eq, q.operands[0], q.operands[1]), half, dy);
   const Value zero = b.scalar(0, b.type(dy).dtype);
   for (std::size_t i = 0; i < 2; ++i)
     if (q.wanted[i])

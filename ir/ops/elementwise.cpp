@@ -23,31 +23,52 @@ using Doubles = std::span<const double>;
 using rules::UnaryGradient;
 
 Value neg_gradient(const UnaryGradient& g) { return g.b.neg(g.dy()); }
-Value abs_gradient(const UnaryGradient& g) { return g.b.mul(g.dy(), g.b.unary(Op::sign, g.x())); }
-Value exp_gradient(const UnaryGradient& g) { return g.b.mul(g.dy(), g.result()); }
-Value log_gradient(const UnaryGradient& g) { return g.b.div(g.dy(), g.x()); }
-Value sqrt_gradient(const UnaryGradient& g) { return g.b.div(g.b.mul(g.dy(), 0.5), g.result()); }
+Value abs_gradient(const UnaryGradient& g) {
+  const Value sign = g.b.unary(Op::sign, g.x());
+  return g.b.mul(g.dy(), sign);
+}
+Value exp_gradient(const UnaryGradient& g) {
+  const Value result = g.result();
+  return g.b.mul(g.dy(), result);
+}
+Value log_gradient(const UnaryGradient& g) {
+  const Value x = g.x();
+  return g.b.div(g.dy(), x);
+}
+Value sqrt_gradient(const UnaryGradient& g) {
+  const Value result = g.result();
+  return g.b.div(g.b.mul(g.dy(), 0.5), result);
+}
 Value rsqrt_gradient(const UnaryGradient& g) {
   const Value r = g.result();
-  return g.b.mul(g.b.mul(g.dy(), -0.5), g.b.mul(r, g.b.mul(r, r)));
+  const Value cube = g.b.mul(r, g.b.mul(r, r));
+  return g.b.mul(g.b.mul(g.dy(), -0.5), cube);
 }
 Value reciprocal_gradient(const UnaryGradient& g) {
   const Value r = g.result();
-  return g.b.mul(g.b.neg(g.dy()), g.b.mul(r, r));
+  const Value square = g.b.mul(r, r);
+  return g.b.mul(g.b.neg(g.dy()), square);
 }
-Value sin_gradient(const UnaryGradient& g) { return g.b.mul(g.dy(), g.b.unary(Op::cos, g.x())); }
+Value sin_gradient(const UnaryGradient& g) {
+  const Value slope = g.b.unary(Op::cos, g.x());
+  return g.b.mul(g.dy(), slope);
+}
 Value cos_gradient(const UnaryGradient& g) {
-  return g.b.mul(g.b.neg(g.dy()), g.b.unary(Op::sin, g.x()));
+  const Value slope = g.b.unary(Op::sin, g.x());
+  return g.b.mul(g.b.neg(g.dy()), slope);
 }
 Value tanh_gradient(const UnaryGradient& g) {
   const Value r = g.result();
-  return g.b.mul(g.dy(), g.b.sub(g.b.scalar(1, g.b.type(r).dtype), g.b.mul(r, r)));
+  const Value square = g.b.mul(r, r);
+  const Value slope = g.b.sub(g.b.scalar(1, g.b.type(r).dtype), square);
+  return g.b.mul(g.dy(), slope);
 }
 // erf'(x) = 2/√π · exp(−x²)
 Value erf_gradient(const UnaryGradient& g) {
   const Value x = g.x();
   const Value bell = g.b.unary(Op::exp, g.b.neg(g.b.mul(x, x)));
-  return g.b.mul(g.dy(), g.b.mul(bell, 2 * std::numbers::inv_sqrtpi));
+  const Value slope = g.b.mul(bell, 2 * std::numbers::inv_sqrtpi);
+  return g.b.mul(g.dy(), slope);
 }
 
 TensorType infer_to(const TypeQuery& q) { return {q.attrs.dtype("dtype"), q.operands[0].shape}; }

@@ -127,7 +127,8 @@ Value decompose_cross_entropy(Builder& b, std::span<const Value> a, const Attrs&
   const Value x = wide(b, a[0]);
   const ClassTargets t = class_targets(b, a[0], a[1], attrs);
   const rules::SoftmaxParts parts = rules::softmax_parts(b, x, t.dim);
-  const Value losses = b.sub(b.unary(Op::log, parts.sum), chosen(b, t, parts.shifted));
+  const Value target = chosen(b, t, parts.shifted);
+  const Value losses = b.sub(b.unary(Op::log, parts.sum), target);
   return reduce_losses(b, t, losses, attrs, b.type(a[0]).dtype);
 }
 
@@ -141,10 +142,12 @@ std::vector<Value> cross_entropy_vjp(const VjpQuery& q) {
   const rules::SoftmaxParts parts = rules::softmax_parts(b, x, t.dim);
   const Value p = b.div(parts.exponential, parts.sum);
   const Shape shape = b.type(x).shape;
-  const Value error = b.where(is_target(b, t, shape), b.add(p, -1), p);
+  const Value at_target = b.add(p, -1);
+  const Value error = b.where(is_target(b, t, shape), at_target, p);
   // Ignored targets give 0 even where p is NaN.
   const Value weights = target_weights(q, t);
-  const Value dx = b.where(t.valid, b.mul(error, weights), b.scalar(0, b.type(x).dtype));
+  const Value zero = b.scalar(0, b.type(x).dtype);
+  const Value dx = b.where(t.valid, b.mul(error, weights), zero);
   gradients[0] = rules::gradient_of(b, dx, q.operands[0]);
   return gradients;
 }
@@ -162,14 +165,16 @@ std::vector<Value> nll_loss_vjp(const VjpQuery& q) {
   const ClassTargets t = class_targets(b, q.operands[0], q.operands[1], q.attrs);
   const Value weights = b.neg(target_weights(q, t));
   const Shape shape = b.type(q.operands[0]).shape;
-  const Value dx = b.where(is_target(b, t, shape), weights, b.scalar(0, b.type(weights).dtype));
+  const Value zero = b.scalar(0, b.type(weights).dtype);
+  const Value dx = b.where(is_target(b, t, shape), weights, zero);
   gradients[0] = rules::gradient_of(b, dx, q.operands[0]);
   return gradients;
 }
 
 Value decompose_mse_loss(Builder& b, std::span<const Value> a, const Attrs& attrs) {
   const TensorType type = b.type(a[0]);
-  const Value difference = b.sub(wide(b, a[0]), wide(b, a[1]));
+  const Value target = wide(b, a[1]);
+  const Value difference = b.sub(wide(b, a[0]), target);
   const Value squares = b.mul(difference, difference);
   const std::string& reduction = attrs.text("reduction");
   if (reduction == "none") return b.cast(squares, type.dtype);
@@ -184,7 +189,8 @@ std::vector<Value> mse_loss_vjp(const VjpQuery& q) {
   if (!q.wanted[0] && !q.wanted[1]) return gradients;
   Builder& b = q.b;
   const TensorType type = b.type(q.operands[0]);
-  const Value difference = b.sub(wide(b, q.operands[0]), wide(b, q.operands[1]));
+  const Value target = wide(b, q.operands[1]);
+  const Value difference = b.sub(wide(b, q.operands[0]), target);
   Value scale = b.mul(wide(b, q.cotangent), 2);
   if (q.attrs.text("reduction") == "mean")
     scale = b.div(scale, b.scalar(static_cast<double>(type.elements()), b.type(scale).dtype));

@@ -188,7 +188,8 @@ Value decompose_linear(Builder& b, std::span<const Value> a, const Attrs&) {
   Value x = as_matrix(b, a[0]), weight = a[1];
   Value y;
   if (a.size() > 2) {
-    y = b.matmul(rules::wide(b, x), rules::wide(b, weight), false, true);
+    const Value wide_weight = rules::wide(b, weight);
+    y = b.matmul(rules::wide(b, x), wide_weight, false, true);
     y = b.cast(b.add(y, rules::wide(b, a[2])), type.dtype);
   } else {
     y = b.matmul(x, weight, false, true);

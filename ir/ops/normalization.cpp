@@ -43,7 +43,8 @@ Value decompose_softmax(Builder& b, std::span<const Value> a, const Attrs& attrs
 }
 
 Value softmax_rule(const rules::UnaryGradient& g) {
-  return rules::softmax_gradient(g.b, g.result(), g.dy(), g.q.attrs.integer("dim"));
+  const Value dy = g.dy(), p = g.result();
+  return rules::softmax_gradient(g.b, p, dy, g.q.attrs.integer("dim"));
 }
 
 Value decompose_log_softmax(Builder& b, std::span<const Value> a, const Attrs& attrs) {
@@ -119,7 +120,8 @@ std::vector<Value> layer_norm_vjp(const VjpQuery& q) {
     const Value count = b.scalar(n.count, b.type(dy).dtype);
     const Value g = weighted ? b.mul(dy, wide(b, q.operands[1])) : dy;
     const auto mean = [&](Value v) { return b.div(b.sum(v, n.dims, true), count); };
-    const Value correction = b.add(mean(g), b.mul(n.x_hat, mean(b.mul(g, n.x_hat))));
+    const Value along = b.mul(n.x_hat, mean(b.mul(g, n.x_hat)));
+    const Value correction = b.add(mean(g), along);
     gradients[0] = rules::gradient_of(b, b.mul(n.inverse, b.sub(g, correction)), q.operands[0]);
   }
   return gradients;

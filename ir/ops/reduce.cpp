@@ -137,7 +137,8 @@ std::vector<Value> extremum_vjp(const VjpQuery& q) {
   const DType dtype = b.type(dy).dtype;
   const Value hit = b.binary(Op::eq, x, unreduced(q, q.result));
   const Value count = b.sum(b.cast(hit, dtype), q.attrs.ints("dim"), true);
-  return {rules::gradient_of(b, b.where(hit, b.div(dy, count), b.scalar(0, dtype)), x)};
+  const Value zero = b.scalar(0, dtype);
+  return {rules::gradient_of(b, b.where(hit, b.div(dy, count), zero), x)};
 }
 
 // The product of the others: P/x where nothing is zero, P the product of what is not zero. With one
@@ -156,7 +157,8 @@ std::vector<Value> prod_vjp(const VjpQuery& q) {
   const Value safe = b.where(is_zero, one, x);
   const Value product = b.mul(dy, b.reduce(Op::prod, safe, dims, true));
   const Value at_zero = b.where(b.binary(Op::eq, zeros, one), product, zero);
-  const Value elsewhere = b.where(b.binary(Op::eq, zeros, zero), b.div(product, safe), zero);
+  const Value others = b.div(product, safe);
+  const Value elsewhere = b.where(b.binary(Op::eq, zeros, zero), others, zero);
   return {rules::gradient_of(b, b.where(is_zero, at_zero, elsewhere), q.operands[0])};
 }
 
