@@ -7,14 +7,17 @@
 namespace riffle::driver {
 namespace {
 
-// What a signal handler may touch.
+// All that the signal handler touches: it may interrupt any thread at any place, so running steps
+// poll this instead of being told.
 std::atomic<bool> interrupt_pending{false};
-std::atomic<Context*> interrupted_context{nullptr};
+static_assert(std::atomic<bool>::is_always_lock_free);
 
-void on_interrupt(int) {
-  interrupt_pending.store(true);
-  Context* context = interrupted_context.load();
-  if (context && context->has_executable()) context->executable().cancel();
+void on_interrupt(int) { interrupt_pending.store(true); }
+
+std::unique_ptr<Session> make_session(const SessionOptions& options) {
+  auto session = std::make_unique<Session>(options);
+  jit::cancel_while(*session, interrupt_pending);
+  return session;
 }
 
 }  // namespace
@@ -23,12 +26,12 @@ Context::Context(SessionOptions options, Output& output)
     : output_(output), options_(std::move(options)) {}
 
 Session& Context::session() {
-  if (!session_) session_ = std::make_unique<Session>(options_);
+  if (!session_) session_ = make_session(options_);
   return *session_;
 }
 
 void Context::set_session_options(SessionOptions options) {
-  auto fresh = std::make_unique<Session>(options);  // throws before anything is dropped
+  auto fresh = make_session(options);  // throws before anything is dropped
   executable_.reset();
   initialised = false;
   session_ = std::move(fresh);
@@ -80,18 +83,14 @@ Executable& Context::executable() {
 
 bool Context::interrupted() const noexcept { return InterruptScope::pending(); }
 
-InterruptScope::InterruptScope(Context& context) {
-  interrupted_context.store(&context);
+InterruptScope::InterruptScope() {
   struct sigaction action{};
   action.sa_handler = on_interrupt;
   sigemptyset(&action.sa_mask);
   action.sa_flags = 0;
   sigaction(SIGINT, &action, nullptr);
 }
-InterruptScope::~InterruptScope() {
-  std::signal(SIGINT, SIG_DFL);
-  interrupted_context.store(nullptr);
-}
+InterruptScope::~InterruptScope() { std::signal(SIGINT, SIG_DFL); }
 bool InterruptScope::pending() noexcept { return interrupt_pending.load(); }
 void InterruptScope::clear() noexcept { interrupt_pending.store(false); }
 

@@ -1,7 +1,6 @@
 // What a driver's commands share: the session, the loaded graph, its executable, data and settings.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -70,11 +69,11 @@ class Context {
   std::unique_ptr<Executable> executable_;
 };
 
-/// Routes SIGINT to `context`'s running executable while it lives (no SA_RESTART, so that blocking
-/// reads return too).
+/// While it lives, SIGINT cancels the running steps of every Context's session until `clear` (no
+/// SA_RESTART, so that blocking reads return too).
 class InterruptScope {
  public:
-  explicit InterruptScope(Context& context);
+  InterruptScope();
   ~InterruptScope();
   InterruptScope(const InterruptScope&) = delete;
   InterruptScope& operator=(const InterruptScope&) = delete;

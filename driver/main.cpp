@@ -17,6 +17,8 @@ namespace {
 using namespace riffle;          // NOLINT: a program's main file
 using namespace riffle::driver;  // NOLINT
 
+constexpr int kMostThreads = 1024;
+
 int run(int argc, char** argv) {
   CLI::App app(
       "riffle compiles the partitions of a training graph and interleaves their backward "
@@ -29,7 +31,7 @@ int run(int argc, char** argv) {
   app.add_flag("--json", json, "print one JSON object a result");
   app.add_flag("--keep-going", keep_going, "a failed command does not stop a script");
   app.add_option("--threads", session.threads, "threads that compute; 0: the machine's cores")
-      ->check(CLI::Range(0, 1024));
+      ->check(CLI::Range(0, kMostThreads));
   app.set_version_flag("--version", "riffle " RIFFLE_VERSION);
   try {
     app.parse(argc, argv);
@@ -37,8 +39,13 @@ int run(int argc, char** argv) {
     return app.exit(error) == 0 ? kOk : kBadUsage;
   }
   if (session.threads == 0)
-    if (auto threads = environment("RIFFLE_THREADS"))
-      session.threads = static_cast<int>(parse_integer(*threads, "RIFFLE_THREADS"));
+    if (const auto text = environment("RIFFLE_THREADS")) {
+      const std::int64_t threads = parse_integer(*text, "RIFFLE_THREADS");
+      if (threads < 0 || threads > kMostThreads)
+        throw UsageError({.what = "RIFFLE_THREADS must be 0 to " + std::to_string(kMostThreads) +
+                                  ", not '" + *text + "'"});
+      session.threads = static_cast<int>(threads);
+    }
 
   const bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
   Output output({.json = json,
@@ -47,7 +54,7 @@ int run(int argc, char** argv) {
                  .progress = isatty(STDERR_FILENO) && !json,
                  .width = terminal_width()});
   Context context(session, output);
-  InterruptScope interrupts(context);
+  const InterruptScope interrupts;
   Interpreter interpreter(context, keep_going);
   if (!commands.empty()) return interpreter.run(commands, "-c");
   if (!file.empty()) {
@@ -70,6 +77,9 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return run(argc, argv);
+  } catch (const UsageError& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return kBadUsage;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return kCommandFailed;

@@ -209,7 +209,10 @@ StepResult Executable::Impl::run(bool training) {
   bindings.buffers.push_back(spec.arena.get());
   for (const auto& module : spec.modules) bindings.modules.push_back(module.get());
   hook_slots(spec, bindings.hooks);
-  bindings.cancelled = [this] { return cancelled.load(std::memory_order_relaxed); };
+  bindings.cancelled = [this, all = session->cancel_flag] {
+    return cancelled.load(std::memory_order_relaxed) ||
+           (all && all->load(std::memory_order_relaxed));
+  };
 
   last = &spec;
   last_ran = false;

@@ -64,8 +64,12 @@ namespace jit {
 runtime::Device& device(const Session& session) noexcept { return *session.impl().device; }
 Compiler& compiler(const Session& session) noexcept { return session.impl().compiler; }
 Session beside(const Session& session, SessionOptions options) {
-  return Session(
-      std::make_shared<Session::Impl>(std::move(options), session.impl().compiler_owner));
+  auto impl = std::make_shared<Session::Impl>(std::move(options), session.impl().compiler_owner);
+  impl->cancel_flag = session.impl().cancel_flag;
+  return Session(std::move(impl));
+}
+void cancel_while(Session& session, const std::atomic<bool>& flag) noexcept {
+  session.impl().cancel_flag = &flag;
 }
 Executable create(const Session& session, const Graph& graph,
                   std::unique_ptr<ir::SplitPolicy> policy) {

@@ -2,6 +2,7 @@
 // the public API: graphs, modules, schedules, spans. The classes are in include/riffle/session.h.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ Compiler& compiler(const Session& session) noexcept;
 /// A session on a device of its own that shares `session`'s compiler and caches. Of `options` only
 /// those of the device and of the executor count: no code depends on them.
 Session beside(const Session& session, SessionOptions options);
+/// Steps of the session's executables, now and later, and of sessions beside it are cancelled while
+/// `flag` is set. It must outlive them; any thread and a signal handler may set it.
+void cancel_while(Session& session, const std::atomic<bool>& flag) noexcept;
 /// With any policy, also those that have no text.
 Executable create(const Session& session, const Graph& graph,
                   std::unique_ptr<ir::SplitPolicy> policy);

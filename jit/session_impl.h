@@ -50,6 +50,7 @@ struct RIFFLE_INTERNAL Session::Impl : std::enable_shared_from_this<Session::Imp
   std::unique_ptr<runtime::Device> device;
   std::shared_ptr<jit::Compiler> compiler_owner;
   jit::Compiler& compiler;
+  const std::atomic<bool>* cancel_flag = nullptr;  ///< see jit::cancel_while
 };
 
 struct RIFFLE_INTERNAL Executable::Impl {

@@ -81,7 +81,7 @@ class RIFFLE_API UsageError : public Error {
   using Error::Error;
   std::string_view kind() const noexcept override;
 };
-/// The running command was cancelled (Ctrl-C, or `Session::cancel`).
+/// The running command was cancelled (Ctrl-C, or `Executable::cancel`).
 class RIFFLE_API Cancelled : public Error {
  public:
   using Error::Error;
