@@ -15,6 +15,8 @@ using ir::ValueId;
 namespace {
 // Bounds on what one kernel takes on; past them compile time grows faster than the saving.
 constexpr std::size_t kMaximumExprs = 256, kMaximumOperands = 24;
+// ExprWalker descends a chain of free values by recursion, which a long one would run out of stack.
+constexpr std::size_t kMaximumDepth = kMaximumExprs;
 // A kernel with reductions runs in parallel over its rows: below so many rows, large elementwise
 // work is better off in a kernel of its own.
 constexpr std::int64_t kEnoughRows = 16, kSmallElements = 1 << 15;
@@ -155,6 +157,7 @@ void FusionPlan::attempt() {
   find_slots();
   places_.assign(count, {});
   touched_.assign(count, {});
+  depths_.assign(count, 0);
   groups_.clear();
   for (ValueId v = 0; v < graph_.size(); ++v) {
     if (graph_[v].op == Op::input || graph_[v].op == Op::param)
@@ -202,6 +205,14 @@ std::vector<int> FusionPlan::touched_groups(ValueId v) const {
                     touched_[static_cast<std::size_t>(root(operand))].end());
   }
   return {groups.rbegin(), groups.rend()};  // the latest first: it can depend on the others
+}
+
+std::size_t FusionPlan::depth_as_free(ValueId v) const {
+  std::size_t deepest = 0;
+  for (ValueId operand : graph_[v].operands)
+    if (place(root(operand)).kind == Placement::Kind::free)
+      deepest = std::max(deepest, depths_[static_cast<std::size_t>(root(operand))]);
+  return deepest + 1;
 }
 
 std::vector<int> FusionPlan::sharing_groups(ValueId v) const {
@@ -372,8 +383,11 @@ void FusionPlan::place_mapped(ValueId v) {
       for (int g : sharing_groups(v))
         if (join(v, g, false)) return store(v);
   }
-  if (needs_slot) return place_loop(v);
+  const std::size_t depth = depth_as_free(v);
+  if (depth > kMaximumDepth) forced_.insert(v);
+  if (needs_slot || depth > kMaximumDepth) return place_loop(v);
   places_[static_cast<std::size_t>(v)].kind = Placement::Kind::free;
+  depths_[static_cast<std::size_t>(v)] = depth;
   touched_[static_cast<std::size_t>(v)] = {touched.begin(), touched.end()};
 }
 

@@ -108,6 +108,7 @@ class FusionPlan {
   /// Groups that might take `v` on though they compute nothing that it reads: latest first.
   std::vector<int> sharing_groups(ir::ValueId v) const;
   std::vector<int> touched_groups(ir::ValueId v) const;
+  std::size_t depth_as_free(ir::ValueId v) const;
   std::vector<bool> reduced_mask(ir::ValueId v, const TensorIndex& index, std::size_t rank) const;
 
   const ir::Graph& graph_;
@@ -120,6 +121,7 @@ class FusionPlan {
   std::set<ir::ValueId> hints_;    ///< values that the previous plan stored
   std::vector<Placement> places_;
   std::vector<std::set<int>> touched_;  ///< groups that a free value's operands belong to
+  std::vector<std::size_t> depths_;     ///< of a free value: the longest chain of such up to it
   std::vector<FusionGroup> groups_;
 };
 

@@ -426,7 +426,20 @@ KernelProgram ProgramBuilder::build() {
 }  // namespace
 
 KernelProgram build_kernels(const ir::Graph& graph, const FusionOptions& options) {
-  return ProgramBuilder(graph, options).build();
+  const auto stuck = [&graph] {
+    return CompileError({.what = "the fused kernels cannot be written down (a bug of riffle's)",
+                         .where = "@" + graph.name,
+                         .hint = "use the reference back end for this partition"});
+  };
+  try {
+    return ProgramBuilder(graph, options).build();
+  } catch (const NeedsRefine&) {  // the plan's own signals, which it should have dealt with
+    throw stuck();
+  } catch (const NeedsSlot&) {
+    throw stuck();
+  } catch (const Unfusable&) {
+    throw stuck();
+  }
 }
 
 }  // namespace riffle::codegen

@@ -1,4 +1,5 @@
 // Which kernels a graph becomes: how many, and what shares memory with what.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -54,6 +55,16 @@ TEST(KernelBuilder, ForwardsThatAreOneKernel) {
       count_of("%i = input : i64[4, 8]\n%w = param : f32[100, 32]\n"
                "%e = embedding(%i, %w)\n%p = param : f32[8, 32]\n%y = add(%e, %p)\nreturn %y"),
       1u);
+}
+
+TEST(KernelBuilder, ALongChainIsCutIntoKernels) {
+  // Uncut, its walk recursed once a node: a chain of 30,000 ran out of stack.
+  std::string body = "%x = input : f32[64]\n%v0 = neg(%x)\n";
+  for (int i = 1; i < 3000; ++i) body += fmt::format("%v{} = add(%v{}, %x)\n", i, i - 1);
+  const KernelProgram program = kernels_of(graph_of(body + "return %v2999"));
+  EXPECT_GT(program.kernels.size(), 3000u / 400);
+  for (const KernelSpec& kernel : program.kernels)
+    EXPECT_LT(std::get<LoopBody>(kernel.body).exprs.size(), 400u) << kernel.name;
 }
 
 TEST(KernelBuilder, CrossEntropyIsARowKernelAndASum) {
