@@ -279,7 +279,7 @@ ModuleResult guarded(const HostTarget& target, const std::string& where,
   } catch (const LlvmFatalError& error) {
     g_fatal_errors.fetch_add(1, std::memory_order_relaxed);
     // Half-way through a pass: nothing of it can be destroyed safely.
-    (void)compilation.release();
+    (void)compilation.release();  // NOLINT(bugprone-unused-return-value): abandoned on purpose
     fail("LLVM gave up: " + error.reason, where);
   }
 }
