@@ -65,6 +65,10 @@ void bind_inputs(const Graph& graph, BoundData& bound) {
                              bound.data.columns),
          .hint = fmt::format("%x = input : f32[N, {}] and %target = input : i64[N]",
                              bound.data.columns)});
+  if (bound.batch == 0)
+    throw UsageError({.what = "a batch of 0 rows would never come to the end of the data",
+                      .where = "%" + bound.features,
+                      .hint = "data NAME --batch 64"});
 }
 
 void set_batch(Executable& executable, const BoundData& bound,
@@ -188,6 +192,10 @@ std::int64_t count_correct(const HostTensor& logits, const HostTensor& labels) {
   const ir::Array scores = ir::array_from_bytes(logits.type, logits.bytes);
   const auto classes = labels.as<std::int64_t>();
   const std::int64_t columns = logits.type.shape.back();
+  if (logits.type.shape.front() != labels.type.shape.front())
+    throw GraphError({.what = fmt::format("the class scores {} are not one row for each of {} rows",
+                                          to_string(logits.type), labels.type.shape.front()),
+                      .hint = "return logits of shape [N, classes]"});
   std::int64_t correct = 0;
   for (std::size_t row = 0; row < classes.size(); ++row) {
     const double* begin = scores.data.data() + static_cast<std::int64_t>(row) * columns;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -41,6 +42,17 @@ class File {
   int descriptor_;
 };
 
+/// Owns zlib's state for one gzip file.
+struct Inflater {
+  Inflater() : started(inflateInit2(&stream, 15 + 16) == Z_OK) {}
+  ~Inflater() { inflateEnd(&stream); }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+  z_stream stream{};
+  bool started;
+};
+constexpr std::size_t kMostFed = std::size_t{1} << 30;  // at once: zlib counts in 32 bits
+
 /// Writes all of it; 0, or the error's code.
 int write_all(int descriptor, std::span<const std::byte> bytes) noexcept {
   while (!bytes.empty()) {
@@ -55,7 +67,7 @@ int write_all(int descriptor, std::span<const std::byte> bytes) noexcept {
 }  // namespace
 
 std::vector<std::byte> read_file(const std::string& path, std::int64_t most_bytes) {
-  File file(path, O_RDONLY);
+  File file(path, O_RDONLY | O_NONBLOCK);  // or a FIFO would wait for its writer
   if (!file) fail("cannot open", path, errno);
   struct stat status{};
   if (::fstat(file.get(), &status) != 0) fail("cannot look at", path, errno);
@@ -105,28 +117,32 @@ std::vector<std::byte> read_maybe_gzip(const std::string& path, std::int64_t mos
       packed.size() >= 2 && packed[0] == std::byte{0x1f} && packed[1] == std::byte{0x8b};
   if (!gzip) return packed;
 
-  z_stream stream{};
-  if (inflateInit2(&stream, 15 + 16) != Z_OK)
-    throw IoError({.what = "cannot start unpacking", .where = path});
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data()));
-  stream.avail_in = static_cast<uInt>(packed.size());
+  Inflater inflater;
+  z_stream& stream = inflater.stream;
+  if (!inflater.started) throw IoError({.what = "cannot start unpacking", .where = path});
+  std::span<const std::byte> left(packed);
   std::vector<std::byte> unpacked, chunk(std::size_t{1} << 16);
   int status = Z_OK;
   while (status == Z_OK) {
+    if (stream.avail_in == 0) {
+      const std::span<const std::byte> next = left.first(std::min(left.size(), kMostFed));
+      left = left.subspan(next.size());
+      stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(next.data()));
+      stream.avail_in = static_cast<uInt>(next.size());
+    }
     stream.next_out = reinterpret_cast<Bytef*>(chunk.data());
     stream.avail_out = static_cast<uInt>(chunk.size());
     status = inflate(&stream, Z_NO_FLUSH);
     const std::size_t got = chunk.size() - stream.avail_out;
-    if (static_cast<std::int64_t>(unpacked.size() + got) > most_bytes) {
-      inflateEnd(&stream);
+    if (static_cast<std::int64_t>(unpacked.size() + got) > most_bytes)
       throw IoError(
           {.what = "unpacks to more than " + std::to_string(most_bytes) + " bytes", .where = path});
-    }
     unpacked.insert(unpacked.end(), chunk.begin(),
                     chunk.begin() + static_cast<std::ptrdiff_t>(got));
-    if (got == 0 && status == Z_OK && stream.avail_in == 0) break;
+    // A file may be several gzip files, one behind the other.
+    if (status == Z_STREAM_END && stream.avail_in + left.size() > 0) status = inflateReset(&stream);
+    if (got == 0 && status == Z_OK && stream.avail_in + left.size() == 0) break;
   }
-  inflateEnd(&stream);
   if (status != Z_STREAM_END)
     throw IoError({.what = "gzip data is damaged or cut short",
                    .where = path,

@@ -179,7 +179,7 @@ bool write_all(int descriptor, const Bytes& bytes) {
 
 /// The file's bytes; nullopt when it is not there, cannot be read, or is larger than `limit`.
 std::optional<Bytes> read_file(const std::string& path, std::int64_t limit) {
-  const File file(path, O_RDONLY);
+  const File file(path, O_RDONLY | O_NONBLOCK);  // a FIFO must not make us wait
   struct stat status;
   if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
       status.st_size > limit)
