@@ -193,7 +193,8 @@ class RIFFLE_API Executable {
   StepResult step();
   /// Forward only, compiled with training=false.
   StepResult evaluate();
-  /// Makes a running step throw Cancelled. Any thread, signal handlers too.
+  /// Makes a running step throw Cancelled, unless its optimizer has begun: that is finished first.
+  /// Any thread; from a signal handler only while nothing moves or destroys the Executable.
   void cancel() noexcept;
   std::int64_t steps_done() const noexcept;
 

@@ -227,6 +227,24 @@ TEST(Executor, CancellationDrainsAndThrowsCancelled) {
   EXPECT_TRUE(second);
 }
 
+TEST(Executor, CancellationLetsABegunOptimizerFinish) {
+  ScheduleBuilder builder;
+  const BufferId parameters = builder.buffer("parameters", 128, true, true);
+  for (const std::int64_t begin : {0, 64}) {
+    builder.launch(0, {writes(parameters, begin, begin + 64)}, "update", 0);
+    builder.schedule.commands.back().phase = Phase::optimizer;
+  }
+  Rig rig(builder);
+  std::atomic<bool> cancel{false};
+  bool second = false;
+  rig.kernel([&](void* const*) { cancel = true; });
+  rig.kernel([&](void* const*) { second = true; });
+  rig.bindings.cancelled = [&] { return cancel.load(); };
+  rig.prepare();
+  EXPECT_NO_THROW(rig.run());
+  EXPECT_TRUE(second);
+}
+
 TEST(Executor, CancellationIsSeenWhileOnlyHooksRun) {
   ScheduleBuilder builder;
   const BufferId buffer = builder.buffer("gradients", 64, true);
