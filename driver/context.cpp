@@ -33,6 +33,7 @@ Session& Context::session() {
 void Context::set_session_options(SessionOptions options) {
   auto fresh = make_session(options);  // throws before anything is dropped
   executable_.reset();
+  partition_line_hooks.clear();  // they went with the executable
   initialised = false;
   session_ = std::move(fresh);
   options_ = std::move(options);

@@ -126,8 +126,9 @@ HostTensor Executable::Impl::get_tensor(std::string_view name) const {
     if (has_run) {
       const std::vector<ir::ValueId>& outputs = whole().outputs;
       for (std::size_t i = 0; i < outputs.size(); ++i)
-        if (outputs[i] == id || (i == 0 && bare == "loss" && partitioned.has_loss))
-          if (whole()[outputs[i]].op != ir::Op::param) return from_outputs(last->io.outputs[i]);
+        if ((outputs[i] == id && whole()[id].op != ir::Op::param) ||
+            (i == 0 && name == "loss" && partitioned.has_loss))
+          return from_outputs(last->io.outputs[i]);
     }
     if (id != ir::kNoValue && whole()[id].op == ir::Op::param)
       return copy_of(whole()[id].type, state->bytes(state->layout().parameters[id]));

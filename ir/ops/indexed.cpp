@@ -30,8 +30,17 @@ void require_index_fits(const TensorType& index, const TensorType& x, std::int64
                     to_string(index), to_string(x), dim));
 }
 
+// No index into nothing is in range.
+void require_something_to_index(const TensorType& index, std::int64_t size, std::string_view what) {
+  if (size == 0 && index.elements() > 0)
+    rules::fail(
+        fmt::format("index {} picks from {}, of which there are 0", to_string(index), what));
+}
+
 TensorType infer_gather(const TypeQuery& q) {
+  const auto dim = static_cast<std::size_t>(q.attrs.integer("dim"));
   require_index_fits(q.operands[1], q.operands[0], q.attrs.integer("dim"));
+  require_something_to_index(q.operands[1], q.operands[0].shape[dim], "x's elements along dim");
   return {q.operands[0].dtype, q.operands[1].shape};
 }
 
@@ -39,6 +48,8 @@ TensorType infer_scatter_add(const TypeQuery& q) {
   const TensorType &x = q.operands[0], &index = q.operands[1], &src = q.operands[2];
   rules::require_numeric(x, "x");
   require_index_fits(index, x, q.attrs.integer("dim"));
+  require_something_to_index(index, x.shape[static_cast<std::size_t>(q.attrs.integer("dim"))],
+                             "x's elements along dim");
   rules::require_same_dtype(x, "x", src, "src");
   bool fits = src.rank() == index.rank();
   for (std::size_t d = 0; fits && d < src.shape.size(); ++d) fits = index.shape[d] <= src.shape[d];
@@ -54,6 +65,7 @@ TensorType infer_embedding(const TypeQuery& q) {
   if (weight.rank() != 2)
     rules::fail(
         fmt::format("weight {} does not fit: expected [rows, features]", to_string(weight)));
+  require_something_to_index(input, weight.shape[0], "weight's rows");
   TensorType result = {weight.dtype, input.shape};
   result.shape.push_back(weight.shape[1]);
   return result;

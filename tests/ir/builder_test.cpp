@@ -32,6 +32,14 @@ struct BuilderTest : ::testing::Test {
 
 #define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
+TEST_F(BuilderTest, NoIndexPicksFromNothing) {
+  EXPECT_SAYS(error(Op::embedding, {i64({4}), f32({0, 8})}), "of which there are 0");
+  EXPECT_SAYS(error(Op::gather, {f32({0, 8}), i64({2, 8})}, {{"dim", I{0}}}), "there are 0");
+  EXPECT_SAYS(error(Op::scatter_add, {f32({0, 8}), i64({2, 8}), f32({2, 8})}, {{"dim", I{0}}}),
+              "there are 0");
+  EXPECT_EQ(error(Op::embedding, {i64({0}), f32({0, 8})}), "");
+}
+
 TEST_F(BuilderTest, NamesAreUnique) {
   const Value x = f32({2});
   const Value first = b.neg(x), second = b.neg(x), named = b.append(Op::neg, {x}, {}, "neg_1");

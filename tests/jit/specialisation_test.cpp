@@ -295,6 +295,18 @@ TEST(Input, AnIndexOutOfRangeNamesKernelAndValue) {
   EXPECT_NO_THROW(executable.step());
 }
 
+TEST(Graphs, AParameterMayBeTheLoss) {
+  Session session(options());
+  Executable executable =
+      session.compile(Graph::parse("graph @g {\n%w = param : f32[]\nreturn %w\n}"));
+  executable.set_optimizer({.name = "sgd", .lr = 0.25});
+  const float three = 3;
+  executable.set("w", HostTensor::from<float>({DType::f32, {}}, {&three, 1}));
+  executable.step();
+  EXPECT_EQ(executable.get("loss").as<float>()[0], 3) << "as it was when the step read it";
+  EXPECT_EQ(executable.get("w").as<float>()[0], 2.75F);
+}
+
 TEST(Graphs, ThatCannotBeTrainedSayWhyAndEvaluate) {
   Session session(options());
   const Graph graph = Graph::parse(R"(graph @g {
