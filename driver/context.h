@@ -56,9 +56,9 @@ class Context {
   std::vector<Json> earlier_runs;       ///< what a report says of graphs loaded before this one
   std::optional<double> test_accuracy;  ///< of the last eval on data
   bool timer = false, quit = false;
-  bool partition_lines = false;
   std::vector<HookId> partition_line_hooks;
   std::vector<std::string> history;  ///< commands as typed
+  int scripts_inside = 0;            ///< `source` within `source`
 
  private:
   Output& output_;

@@ -233,6 +233,16 @@ int Interpreter::run_line(const std::string& line, int line_number) {
 }
 
 void run_script(Context& context, const std::string& path) {
+  constexpr int kMostScriptsInside = 32;
+  struct Inside {
+    int& depth;
+    explicit Inside(int& d) : depth(d) { ++depth; }
+    ~Inside() { --depth; }
+  } const inside(context.scripts_inside);
+  if (context.scripts_inside > kMostScriptsInside)
+    throw UsageError({.what = "scripts within scripts, " + std::to_string(kMostScriptsInside) +
+                              " deep: does one source itself?",
+                      .where = path});
   const std::string text = io::read_text(path, std::int64_t{64} << 20);
   Interpreter interpreter(context, false);
   const int status = interpreter.run(text, path);

@@ -106,7 +106,7 @@ unsigned char complete(EditLine* edit, int) {
   std::vector<std::string> found;
   try {
     found = candidates(*prompt->context, words, word);
-  } catch (const Error&) {
+  } catch (const std::exception&) {  // none may pass through libedit
     return CC_ERROR;  // a word that cannot be completed is no reason to disturb the line
   }
   if (found.empty()) return CC_ERROR;

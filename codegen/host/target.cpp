@@ -7,9 +7,12 @@
 #include "codegen/host/target.h"
 
 #include <fmt/format.h>
+#include <llvm/ADT/STLExtras.h>
+#include <llvm/ADT/SmallVector.h>
 #include <llvm/ADT/StringMap.h>
 #include <llvm/TargetParser/Host.h>
 #include <llvm/TargetParser/Triple.h>
+#include <llvm/TargetParser/X86TargetParser.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -92,6 +95,17 @@ std::string names_of_cpus(const std::string& triple) {
   return names;
 }
 
+/// The first of the features that change the code we emit which the CPU has and the host lacks.
+std::string missing_here(const std::string& cpu, const llvm::StringMap<bool>& host) {
+  llvm::SmallVector<llvm::StringRef> implied;
+  llvm::X86::getFeaturesForCPU(cpu, implied);
+  for (std::string_view feature : kX86Features)
+    if (llvm::is_contained(implied, llvm::StringRef(feature)) &&
+        !host.lookup(llvm::StringRef(feature)))
+      return std::string(feature);
+  return {};
+}
+
 std::int64_t cache_bytes(int name, std::int64_t otherwise) {
   const long bytes = ::sysconf(name);
   return bytes > 0 ? bytes : otherwise;
@@ -120,9 +134,10 @@ HostTarget detect_host() {
   // A CPU chosen by name has that CPU's features, not this machine's.
   if (const auto chosen = environment("RIFFLE_CPU")) {
     const KnownCpu* cpu = find_cpu(target.triple, *chosen);
-    if (cpu && cpu->vector_bytes == 64 && !std::ranges::all_of(kAvx512, has))
+    const std::string missing = cpu && is_x86(target.triple) ? missing_here(*chosen, host) : "";
+    if (!missing.empty())
       throw CompileError(
-          {.what = fmt::format("RIFFLE_CPU={} has AVX-512, this machine has not", *chosen),
+          {.what = fmt::format("RIFFLE_CPU={} has {}, this machine has not", *chosen, missing),
            .where = "host target",
            .hint = "name a lesser CPU, or unset it"});
     target.cpu = *chosen;
