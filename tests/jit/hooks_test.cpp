@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <future>
+#include <iostream>
 #include <latch>
 #include <mutex>
 #include <thread>
@@ -600,6 +601,54 @@ TEST(Cancel, FromAnotherThreadEndsTheStep) {
   EXPECT_NO_THROW(executable.step());
   executable.cancel();  // nothing runs: the next step is not concerned
   EXPECT_NO_THROW(executable.step());
+}
+
+// Cancelled while parameters are being updated, a step either did not happen or did.
+TEST(Cancel, LeavesNoUpdateHalfDone) {
+  std::string text = "graph @g {\n  %x = input : f32[2, 8]\n", body, last = "%h0";
+  for (int i = 0; i < 24; ++i) {
+    const std::string n = std::to_string(i);
+    text += "  %w" + n + " = param : f32[8, 8]\n";
+    body += "  %h" + n + " = linear(%x, %w" + n + ")\n";
+    if (i == 0) continue;
+    body += "  %s" + n + " = add(" + last + ", %h" + n + ")\n";
+    last = "%s" + n;
+  }
+  text += body + "  %loss = mean(" + last + ")\n  return %loss\n}\n";
+  Session session(options());
+  Executable executable = session.compile(Graph::parse(text));
+  executable.init(0);
+  executable.set_optimizer({.lr = 0.1});
+  executable.step();
+  std::atomic<bool> begun{false};  // the last hook has run: the optimizer is next
+  executable.add_hook({.pattern = ready_order(executable).back(),
+                       .function = [&](const GradientView&) { begun = true; }});
+  const std::uint64_t rounds = scaled(400);
+  std::size_t cancelled = 0;
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    const auto before = parameters(executable);
+    begun = false;
+    std::thread other([&] {
+      while (!begun) {
+      }
+      for (std::uint64_t i = 0; i < round * 100; ++i)
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+      executable.cancel();
+    });
+    bool done = true;
+    try {
+      executable.step();
+    } catch (const Cancelled&) {
+      done = false;
+      ++cancelled;
+    }
+    other.join();
+    std::size_t changed = 0;
+    const auto after = parameters(executable);
+    for (const auto& [name, tensor] : after) changed += tensor.bytes != before.at(name).bytes;
+    ASSERT_EQ(changed, done ? after.size() : 0u) << "of " << after.size() << ", round " << round;
+  }
+  std::cout << cancelled << " of " << rounds << " steps were cancelled\n";
 }
 
 }  // namespace
