@@ -17,6 +17,7 @@
 #include <string>
 #include <utility>
 
+#include "codegen/host/target.h"
 #include "jit/compile_partition.h"
 #include "riffle/error.h"
 
@@ -65,12 +66,6 @@ void report(llvm::Error error) {
   if (!g_reported) return;
   if (!g_reported->empty()) *g_reported += "; ";
   *g_reported += text;
-}
-
-bool is_sanitizer_symbol(llvm::StringRef name) {
-  for (const char* prefix : {"__asan_", "__tsan_", "__ubsan_", "__sanitizer_"})
-    if (name.starts_with(prefix)) return true;
-  return false;
 }
 
 std::unique_ptr<orc::ExecutorProcessControl> make_process_control() {
@@ -142,7 +137,8 @@ Linker::Linked Linker::link(const codegen::HostObject& object, const std::string
 
   dylib.addGenerator(checked(
       orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(
-          '\0', [](const orc::SymbolStringPtr& symbol) { return is_sanitizer_symbol(*symbol); }),
+          '\0',
+          [](const orc::SymbolStringPtr& symbol) { return codegen::is_sanitizer_symbol(*symbol); }),
       "look into this process", name));
 
   // Not copied: linking is over when the look-up below returns.

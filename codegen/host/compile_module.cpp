@@ -194,11 +194,6 @@ void emit(Compilation& c, const HostTarget& target, llvm::CodeGenFileType type) 
   check_reported(c);
 }
 
-bool is_sanitizer_symbol(llvm::StringRef name) {
-  return name.starts_with("__asan_") || name.starts_with("__tsan_") ||
-         name.starts_with("__sanitizer_");
-}
-
 void check_undefined_symbols(Compilation& c) {
   auto object = llvm::object::ObjectFile::createObjectFile(
       llvm::MemoryBufferRef(llvm::StringRef(c.output.data(), c.output.size()), c.where));

@@ -7,26 +7,17 @@
 
 #include "codegen/host/loops.h"
 #include "codegen/host/scalar_llvm.h"
+#include "ir/array.h"
 
 namespace riffle::codegen {
 namespace {
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-std::vector<std::int64_t> dense_strides(const Shape& shape) {
-  std::vector<std::int64_t> strides(shape.size());
-  std::int64_t stride = 1;
-  for (std::size_t d = shape.size(); d-- > 0;) {
-    strides[d] = stride;
-    stride *= shape[d];
-  }
-  return strides;
-}
-
 class ScatterEmitter {
  public:
   ScatterEmitter(EmitContext& context, const ScatterBody& body)
-      : c_(context), ir_(context.ir), body_(body), dense_(dense_strides(body.out_shape)) {}
+      : c_(context), ir_(context.ir), body_(body), dense_(ir::strides_of(body.out_shape)) {}
 
   runtime::KernelGeometry emit() {
     const std::int64_t elements = element_count(body_.out_shape);

@@ -208,6 +208,11 @@ void check_target(const HostTarget& target) {
     reject(fmt::format("unknown sanitizer '{}'", target.sanitizer), "address or thread");
 }
 
+bool is_sanitizer_symbol(std::string_view name) {
+  return std::ranges::any_of(std::array{"__asan_", "__tsan_", "__ubsan_", "__sanitizer_"},
+                             [&](const char* prefix) { return name.starts_with(prefix); });
+}
+
 bool has_avx512(const HostTarget& target) {
   return is_x86(target.triple) && target.vector_bytes == 64;
 }
