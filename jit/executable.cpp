@@ -101,14 +101,23 @@ std::vector<std::string> Executable::matching_parameters(std::string_view patter
 
 void Executable::set_optimizer(OptimizerSpec optimizer) {
   check(optimizer);
-  impl_->optimizer = std::move(optimizer);
-  impl_->state->reset_optimizer(impl_->optimizer);
-  impl_->optimizer_steps = 0;
+  // Compiled before anything else changes: when that fails, all stays as it was.
+  std::vector<std::pair<Specialisation*, decltype(Specialisation::optimizer)>> before;
   CompileReport report;
-  for (auto& [key, spec] : impl_->specialisations)
-    if (spec->training)
-      compile_optimizer(*spec, impl_->optimizer, impl_->session->compiler, report);
+  try {
+    for (auto& [key, spec] : impl_->specialisations)
+      if (spec->training) {
+        before.emplace_back(spec.get(), spec->optimizer);
+        compile_optimizer(*spec, optimizer, impl_->session->compiler, report);
+      }
+  } catch (...) {
+    for (auto& [spec, code] : before) spec->optimizer = std::move(code);
+    throw;
+  }
+  impl_->optimizer = std::move(optimizer);
   ++impl_->configuration;
+  impl_->optimizer_steps = 0;
+  impl_->state->reset_optimizer(impl_->optimizer);
 }
 const OptimizerSpec& Executable::optimizer() const noexcept { return impl_->optimizer; }
 void Executable::set_learning_rate(double lr) {
