@@ -173,7 +173,7 @@ void Models::check(const std::string& name, const Graph& graph, const OptimizerS
 
   const std::vector<double> expected = reference_losses(graph, arrays, optimizer);
   // Sums of about a thousand terms; and five steps, each of which starts from the last one's error.
-  const TensorType& type = graph.outputs()[0].type;
+  const TensorType type = graph.outputs()[0].type;
   const double allowed = kSteps * tolerance(type.dtype, 1000).relative;
   std::vector<double> losses;
   for (int step = 0; step < kSteps; ++step) {
