@@ -22,12 +22,16 @@ bool same(const StreamInfo& a, const StreamInfo& b) {
 
 struct Executor::Impl {
   Impl(Device& device, ExecutorOptions options) : device_(device), options_(options) {
-    poll_ = [this] {
-      if (!cancelled_()) return false;
-      was_cancelled_ = true;
-      return true;
-    };
+    poll_ = [this] { return cancelled_() && decide(Outcome::cancelled); };
   }
+
+  /// A run is cancelled or begins to update parameters, whichever is asked for first.
+  enum class Outcome : std::uint8_t { open, cancelled, updates };
+  bool decide(Outcome wanted) noexcept {
+    Outcome now = Outcome::open;
+    return outcome_.compare_exchange_strong(now, wanted) || now == wanted;
+  }
+  void enqueue_decision(Stream& stream);
 
   void prepare(std::shared_ptr<const Schedule> schedule);
   void enqueue(const Bindings& bindings);
@@ -58,7 +62,7 @@ struct Executor::Impl {
   std::vector<Module*> modules_;
   std::vector<HookFunction> hooks_;
   std::function<bool()> cancelled_, poll_;
-  std::atomic<bool> was_cancelled_{false};
+  std::atomic<Outcome> outcome_{Outcome::open};
   std::vector<void*> addresses_;
 };
 
@@ -144,7 +148,7 @@ void Executor::Impl::enqueue(const Bindings& bindings) {
   if (in_flight_)
     throw UsageError({.what = "a schedule is still running", .hint = "Executor::wait first"});
   bind(bindings);
-  was_cancelled_ = false;
+  outcome_ = Outcome::open;
   if (Trace* trace = device_.trace()) trace->know(*schedule_);
   if (options_.poison_freed)
     for (std::size_t b = 0; b < schedule_->buffers.size(); ++b)
@@ -155,13 +159,31 @@ void Executor::Impl::enqueue(const Bindings& bindings) {
   in_flight_ = true;
   try {
     const auto count = static_cast<std::int32_t>(schedule_->commands.size());
-    for (std::int32_t i = 0; i < count; ++i) enqueue_command(i);
+    bool decided = !cancelled_;
+    for (std::int32_t i = 0; i < count; ++i) {
+      const Command& command = schedule_->commands[i];
+      if (!decided && command.phase == Phase::optimizer && !command.operands.empty()) {
+        enqueue_decision(*streams_[command.stream]);
+        decided = true;
+      }
+      enqueue_command(i);
+    }
   } catch (...) {  // no memory or no thread: take back what is queued
     const Failure failure{std::current_exception(), 0};
     for (const auto& stream : streams_) stream->fail(failure);
     drain_all();
     throw;
   }
+}
+
+/// Before the first update: from here on a cancelled run ends as if it had not been, since to stop
+/// between two parameters would leave neither the old ones nor the new.
+void Executor::Impl::enqueue_decision(Stream& stream) {
+  stream.host_call(
+      [this] {
+        if (!decide(Outcome::updates)) throw Cancelled({.what = "the step was cancelled"});
+      },
+      nullptr);
 }
 
 std::span<void* const> Executor::Impl::addresses(const Command& command) {
@@ -262,7 +284,7 @@ Failure Executor::Impl::drain_all() noexcept {
   for (const std::size_t s : drain_order_) {
     const Failure failure = streams_[s]->drain(poll);
     if (failure && (!first || failure.at_ns < first.at_ns)) first = failure;
-    if (was_cancelled_ && !told) {
+    if (outcome_ == Outcome::cancelled && !told) {
       told = true;
       poll = nullptr;
       for (const std::size_t other : drain_order_)

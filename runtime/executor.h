@@ -35,7 +35,9 @@ struct Bindings {
   std::vector<Module*> modules;
   /// By slot, for Hook and Collective commands; an empty function does nothing.
   std::vector<HookFunction> hooks;
-  std::function<bool()> cancelled;  ///< polled between commands by the waiting thread; may be empty
+  /// Polled between commands by the waiting thread, up to the first command of the optimizer phase
+  /// that touches memory; may be empty.
+  std::function<bool()> cancelled;
 };
 
 /// Checks for tests and for hunting bugs; each costs passes over memory.

@@ -229,16 +229,10 @@ void QueueStream::drive(const std::function<bool()>* cancelled) {
   }
 }
 
-/// Parameters must not be left half of this step and half of the one before.
-bool QueueStream::updates_parameters(const Item& item) noexcept {
-  return item.kind != Item::Kind::wait && item.command && item.command->phase == Phase::optimizer;
-}
-
 void QueueStream::run_batch(const std::function<bool()>* cancelled) {
   for (const Item& item : running_.items) {
     try {
-      if (!failed_.load(std::memory_order_acquire) && !updates_parameters(item))
-        throw_if(cancelled);
+      if (!failed_.load(std::memory_order_acquire)) throw_if(cancelled);
       execute(item, cancelled);
     } catch (...) {
       fail({std::current_exception(), now_ns()});

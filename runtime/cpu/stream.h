@@ -106,7 +106,6 @@ class QueueStream final : public Stream {
   void drive(const std::function<bool()>* cancelled);
   void run_batch(const std::function<bool()>* cancelled);
   void execute(const Item& item, const std::function<bool()>* cancelled);
-  static bool updates_parameters(const Item& item) noexcept;
   void trace(const Item& item, std::int64_t begin_ns) const noexcept;
   bool idle() const { return !driving_ && pending_.items.empty(); }
   bool thread_should_run() const {

@@ -230,8 +230,9 @@ TEST(Executor, CancellationDrainsAndThrowsCancelled) {
 TEST(Executor, CancellationLetsABegunOptimizerFinish) {
   ScheduleBuilder builder;
   const BufferId parameters = builder.buffer("parameters", 128, true, true);
-  for (const std::int64_t begin : {0, 64}) {
-    builder.launch(0, {writes(parameters, begin, begin + 64)}, "update", 0);
+  for (const std::int32_t kernel : {0, 1}) {
+    const std::int64_t begin = 64 * kernel;
+    builder.launch(0, {writes(parameters, begin, begin + 64)}, "update", kernel);
     builder.schedule.commands.back().phase = Phase::optimizer;
   }
   Rig rig(builder);
