@@ -75,6 +75,17 @@ constexpr Setting kSettings[] = {
      }},
 };
 
+constexpr bool names_agree() {
+  std::string_view rest = kSettingNames;
+  for (const Setting& setting : kSettings) {
+    if (!rest.starts_with(setting.key)) return false;
+    rest.remove_prefix(setting.key.size());
+    if (rest.starts_with(' ')) rest.remove_prefix(1);
+  }
+  return rest.empty();
+}
+static_assert(names_agree(), "kSettingNames lists the keys of kSettings, in their order");
+
 }  // namespace
 
 void apply_setting(Context& context, std::string_view key, std::string_view value) {
