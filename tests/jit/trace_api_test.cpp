@@ -16,9 +16,9 @@ namespace riffle::test {
 namespace {
 
 std::string header_text() {
-  std::ifstream file(std::string(RIFFLE_SOURCE_DIR) + "/include/riffle/functions.h");
   std::stringstream text;
-  text << file.rdbuf();
+  for (const char* name : {"functions.h", "elementwise.def"})
+    text << std::ifstream(std::string(RIFFLE_SOURCE_DIR) + "/include/riffle/" + name).rdbuf();
   EXPECT_GT(text.str().size(), 1000u);
   return text.str();
 }
