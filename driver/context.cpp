@@ -1,6 +1,11 @@
 #include "driver/context.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <csignal>
+#include <utility>
 
 #include "driver/report/run_report.h"
 
@@ -12,7 +17,16 @@ namespace {
 std::atomic<bool> interrupt_pending{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-void on_interrupt(int) { interrupt_pending.store(true); }
+// A prompt waits for this beside the keyboard: a signal that comes just before a blocking read
+// would not interrupt it.
+int interrupt_pipe[2] = {-1, -1};
+
+void on_interrupt(int) {
+  const int code = errno;
+  interrupt_pending.store(true);
+  if (interrupt_pipe[1] >= 0 && write(interrupt_pipe[1], "!", 1) < 0) errno = 0;  // full: enough
+  errno = code;
+}
 
 std::unique_ptr<Session> make_session(const SessionOptions& options) {
   auto session = std::make_unique<Session>(options);
@@ -85,14 +99,26 @@ Executable& Context::executable() {
 bool Context::interrupted() const noexcept { return InterruptScope::pending(); }
 
 InterruptScope::InterruptScope() {
+  if (pipe2(interrupt_pipe, O_NONBLOCK | O_CLOEXEC) != 0)
+    interrupt_pipe[0] = interrupt_pipe[1] = -1;
   struct sigaction action{};
   action.sa_handler = on_interrupt;
   sigemptyset(&action.sa_mask);
   action.sa_flags = 0;
   sigaction(SIGINT, &action, nullptr);
 }
-InterruptScope::~InterruptScope() { std::signal(SIGINT, SIG_DFL); }
+InterruptScope::~InterruptScope() {
+  std::signal(SIGINT, SIG_DFL);
+  for (int& end : interrupt_pipe)
+    if (end >= 0) close(std::exchange(end, -1));
+}
 bool InterruptScope::pending() noexcept { return interrupt_pending.load(); }
-void InterruptScope::clear() noexcept { interrupt_pending.store(false); }
+int InterruptScope::descriptor() noexcept { return interrupt_pipe[0]; }
+void InterruptScope::clear() noexcept {
+  char bytes[64];
+  while (interrupt_pipe[0] >= 0 && read(interrupt_pipe[0], bytes, sizeof bytes) > 0) {
+  }
+  interrupt_pending.store(false);
+}
 
 }  // namespace riffle::driver

@@ -78,6 +78,8 @@ class InterruptScope {
   InterruptScope(const InterruptScope&) = delete;
   InterruptScope& operator=(const InterruptScope&) = delete;
   static bool pending() noexcept;
+  /// Readable while an interrupt is pending; −1 without one.
+  static int descriptor() noexcept;
   static void clear() noexcept;
 };
 

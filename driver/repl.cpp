@@ -1,12 +1,15 @@
 #include "driver/repl.h"
 
 #include <histedit.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <clocale>
 #include <cstdio>
+#include <cwchar>
 #include <filesystem>
 #include <memory>
 
@@ -34,6 +37,26 @@ char* prompt_text(EditLine* edit) {
   el_get(edit, EL_CLIENTDATA, &prompt);
   static char fresh[] = "riffle> ", inside[] = "   ...> ";
   return prompt->interpreter->inside_graph() ? inside : fresh;
+}
+
+/// Waits for a key or an interrupt; libedit takes wide characters.
+int read_character(EditLine*, wchar_t* character) {
+  std::mbstate_t state{};
+  for (;;) {
+    pollfd ready[] = {{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0},
+                      {.fd = InterruptScope::descriptor(), .events = POLLIN, .revents = 0}};
+    if (poll(ready, 2, -1) < 0 || InterruptScope::pending()) {
+      errno = EINTR;
+      return -1;
+    }
+    char byte = 0;
+    const ssize_t got = read(STDIN_FILENO, &byte, 1);
+    if (got <= 0) return static_cast<int>(got);
+    const std::size_t used = std::mbrtowc(character, &byte, 1, &state);
+    if (used == static_cast<std::size_t>(-2)) continue;  // more bytes of it are to come
+    if (used == static_cast<std::size_t>(-1)) *character = L'?';
+    return 1;
+  }
 }
 
 std::vector<std::string> split_words(std::string_view text) {
@@ -157,6 +180,7 @@ int repl(Context& context, Interpreter& interpreter) {
   if (!file.empty()) ::history(history.get(), &event, H_LOAD, file.c_str());
   el_set(edit.get(), EL_CLIENTDATA, &prompt);
   el_set(edit.get(), EL_PROMPT, prompt_text);
+  el_set(edit.get(), EL_GETCFN, read_character);
   el_set(edit.get(), EL_EDITOR, "emacs");
   el_set(edit.get(), EL_SIGNAL, 0);  // Ctrl-C is ours: it cancels the running command
   el_set(edit.get(), EL_HIST, ::history, history.get());
@@ -176,7 +200,10 @@ int repl(Context& context, Interpreter& interpreter) {
       el_reset(edit.get());
       continue;
     }
-    if (!line || count <= 0) break;
+    if (!line || count <= 0) {  // Ctrl-D: the shell's prompt gets a line of its own
+      std::fputc('\n', stdout);
+      break;
+    }
     std::string text(line, static_cast<std::size_t>(count));
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
     ++line_number;
