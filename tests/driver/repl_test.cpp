@@ -57,8 +57,15 @@ class Prompt : public ProgramTest {
   int exit_status() {
     // What it still says is read, so that it can end.
     char bytes[4096];
-    while (::read(terminal_, bytes, sizeof bytes) > 0) {
+    pollfd ready{.fd = terminal_, .events = POLLIN, .revents = 0};
+    while (::poll(&ready, 1, 30'000) > 0 && ::read(terminal_, bytes, sizeof bytes) > 0) {
     }
+    siginfo_t ended{};
+    for (int i = 0; i < 300 && ended.si_pid == 0; ++i) {
+      ::waitid(P_PID, static_cast<id_t>(child_), &ended, WEXITED | WNOHANG | WNOWAIT);
+      std::this_thread::sleep_for(std::chrono::milliseconds(ended.si_pid == 0 ? 100 : 0));
+    }
+    if (ended.si_pid == 0) return -1;  // it did not end: TearDown sees to it
     int status = 0;
     ::waitpid(std::exchange(child_, -1), &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
