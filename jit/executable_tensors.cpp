@@ -105,9 +105,10 @@ void Executable::Impl::set_tensor(std::string_view name, HostTensor tensor) {
 
 HostTensor Executable::Impl::get_tensor(std::string_view name) const {
   const bool gradient = name.starts_with(kGradientPrefix);
+  const bool parameter = name.starts_with(kParameterPrefix);
   std::string_view bare = name;
   if (gradient) bare.remove_prefix(kGradientPrefix.size());
-  if (name.starts_with(kParameterPrefix)) bare.remove_prefix(kParameterPrefix.size());
+  if (parameter) bare.remove_prefix(kParameterPrefix.size());
 
   const bool has_run = last && last_ran;
   auto from_outputs = [&](const Region& region) {
@@ -123,16 +124,18 @@ HostTensor Executable::Impl::get_tensor(std::string_view name) const {
     if (has_run && last->training && last->io.input_gradients[id])
       return from_outputs(last->io.input_gradients[id]);
   } else if (!gradient) {
-    if (has_run) {
+    if (has_run && !parameter) {
+      // The loss is what the step computed, also where it is a parameter that the step then
+      // updated.
+      if (bare == "loss" && partitioned.has_loss) return from_outputs(last->io.outputs[0]);
       const std::vector<ir::ValueId>& outputs = whole().outputs;
       for (std::size_t i = 0; i < outputs.size(); ++i)
-        if ((outputs[i] == id && whole()[id].op != ir::Op::param) ||
-            (i == 0 && name == "loss" && partitioned.has_loss))
+        if (outputs[i] == id && whole()[id].op != ir::Op::param)
           return from_outputs(last->io.outputs[i]);
     }
     if (id != ir::kNoValue && whole()[id].op == ir::Op::param)
       return copy_of(whole()[id].type, state->bytes(state->layout().parameters[id]));
-    if (auto input = inputs.find(bare); input != inputs.end()) return input->second;
+    if (auto input = inputs.find(bare); input != inputs.end() && !parameter) return input->second;
   }
   unknown_name(name, tensor_names());
 }
