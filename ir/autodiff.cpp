@@ -278,12 +278,15 @@ DifferentiatedGraph differentiate(const PartitionedGraph& graph) {
   std::vector<bool> kept(n, false);     // later partitions read it again in their backward
   std::vector<ValueId> ready;           // inputs and parameters, by their last contribution
   std::vector<std::size_t> ready_in(n, 0);
+  std::unordered_map<std::string_view, ValueId> by_name;
+  for (ValueId v = 0; v < whole.size(); ++v) by_name.emplace(whole[v].name, v);
   for (std::size_t k = graph.partitions.size(); k-- > 0;) {
     const JointGraph joint =
         differentiate_joint({.graph = graph,
                              .partition = k,
                              .wanted = wanted,
                              .started = started,
+                             .by_name = by_name,
                              .seed = k == seeded && wanted[static_cast<std::size_t>(loss)]});
     result.partitions[k] =
         take_apart(lower_to_primitives(joint.graph), graph.partitions[k], joint, kept, whole);

@@ -179,12 +179,8 @@ JointGraph differentiate_joint(const ReverseQuery& query) {
 
   // The value in the whole graph, for every node that is not a constant.
   std::vector<ValueId> whole_of(graph.nodes.size(), kNoValue);
-  {
-    std::map<std::string_view, ValueId> by_name;
-    for (ValueId v = 0; v < whole.size(); ++v) by_name.emplace(whole[v].name, v);
-    for (ValueId v = 0; v < graph.size(); ++v) {
-      whole_of[static_cast<std::size_t>(v)] = by_name.at(graph[v].name);
-    }
+  for (ValueId v = 0; v < graph.size(); ++v) {
+    whole_of[static_cast<std::size_t>(v)] = query.by_name.at(graph[v].name);
   }
 
   Reverse reverse(partition.name);

@@ -7,6 +7,8 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/graph.h"
@@ -34,6 +36,8 @@ struct ReverseQuery {
   const std::vector<bool>& wanted;
   /// Per value of the whole graph: have later partitions contributed to its gradient.
   const std::vector<bool>& started;
+  /// Values of the whole graph by name: one table for all partitions.
+  const std::unordered_map<std::string_view, ValueId>& by_name;
   /// Whether the loss's cotangent, 1, enters here.
   bool seed = false;
 };
