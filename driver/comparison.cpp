@@ -1,5 +1,6 @@
 #include "driver/comparison.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -21,16 +22,39 @@ std::int64_t different_elements(const HostTensor& a, const HostTensor& b) {
   return count;
 }
 
+namespace {
+double smallest_normal(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::f64:
+      return std::numeric_limits<double>::min();
+    case DType::f32:
+    case DType::bf16:
+      return std::numeric_limits<float>::min();
+    case DType::f16:
+      return 0x1p-14;
+    default:
+      return 0;
+  }
+}
+}  // namespace
+
 double relative_error(const ir::Array& a, const ir::Array& reference) {
+  // The reference is in double: what its dtype cannot hold is infinite or zero there too.
+  std::vector<std::byte> bytes(static_cast<std::size_t>(reference.type.bytes()));
+  ir::array_to_bytes(reference, bytes);
+  const ir::Array rounded = ir::array_from_bytes(reference.type, bytes);
   double difference = 0, norm = 0;
   for (std::size_t i = 0; i < a.data.size(); ++i) {
-    const double x = a.data[i], y = reference.data[i];
+    const double x = a.data[i], y = reference.data[i], in_dtype = rounded.data[i];
     if (std::isnan(x) && std::isnan(y)) continue;
-    if (std::isinf(x) && x == y) continue;
-    if (!std::isfinite(x) || !std::isfinite(y)) return std::numeric_limits<double>::infinity();
+    if (std::isinf(x) && x == in_dtype) continue;
+    if (!std::isfinite(x) || !std::isfinite(in_dtype))
+      return std::numeric_limits<double>::infinity();
     difference += (x - y) * (x - y);
     norm += y * y;
   }
+  const double floor = smallest_normal(reference.type.dtype);
+  norm = std::max(norm, floor * floor * static_cast<double>(a.data.size()));
   return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
 }
 

@@ -49,6 +49,7 @@ void Context::set_session_options(SessionOptions options) {
   executable_.reset();
   partition_line_hooks.clear();  // they went with the executable
   initialised = false;
+  partition_line_hooks.clear();
   session_ = std::move(fresh);
   options_ = std::move(options);
 }
@@ -92,6 +93,7 @@ Executable& Context::executable() {
     executable_ = std::make_unique<Executable>(
         jit::create(session(), graph(), ir::make_split_policy(split_)));
     executable_->set_tracing(true);
+    executable_->set_hooks_at(hooks_at);
   }
   return *executable_;
 }

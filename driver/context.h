@@ -56,6 +56,7 @@ class Context {
   std::vector<Json> earlier_runs;       ///< what a report says of graphs loaded before this one
   std::optional<double> test_accuracy;  ///< of the last eval on data
   bool timer = false, quit = false;
+  HooksAt hooks_at = HooksAt::gradient;  ///< of this executable and those to come
   std::vector<HookId> partition_line_hooks;
   std::vector<std::string> history;  ///< commands as typed
   int scripts_inside = 0;            ///< `source` within `source`

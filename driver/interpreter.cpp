@@ -77,9 +77,18 @@ class Pieces {
       step();
     }
   }
-  void skip_graph() {  // to the closing brace, which stands alone on its level
+  void skip_graph() {  // to the closing brace, outside of strings and comments
+    bool quoted = false;
     while (at_ < text_.size()) {
       const char c = text_[at_];
+      if (c == '\n') quoted = false;  // strings end with their line
+      if (quoted) {
+        if (c == '\\' && at_ + 1 < text_.size() && text_[at_ + 1] != '\n') step();
+        quoted = c != '\'';
+        step();
+        continue;
+      }
+      quoted = c == '\'';
       if (c == '#') {
         skip_comment();
         continue;

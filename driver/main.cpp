@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
@@ -26,8 +27,9 @@ int run(int argc, char** argv) {
   std::string file, commands;
   bool json = false, keep_going = false;
   SessionOptions session;
-  app.add_option("script", file, "a script of commands; without one, a prompt");
-  app.add_option("-c", commands, "commands, separated by ;");
+  CLI::Option* script =
+      app.add_option("script", file, "a script of commands; without one, a prompt");
+  app.add_option("-c", commands, "commands, separated by ;")->excludes(script);
   app.add_flag("--json", json, "print one JSON object a result");
   app.add_flag("--keep-going", keep_going, "a failed command does not stop a script");
   app.add_option("--threads", session.threads, "threads that compute; 0: the machine's cores")
@@ -75,8 +77,12 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // writing past a file size limit fails with EFBIG instead
   try {
-    return run(argc, argv);
+    const int status = run(argc, argv);
+    if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return status;
+    std::fprintf(stderr, "error: standard output: cannot write\n");
+    return status == kOk ? kCommandFailed : status;
   } catch (const UsageError& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return kBadUsage;

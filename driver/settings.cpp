@@ -33,14 +33,14 @@ constexpr Setting kSettings[] = {
     {"hooks.at", "gradient or partition",
      "when hooks fire: as each gradient is ready, or after its partition",
      [](Context& context) -> std::string {
-       if (!context.has_graph()) return "gradient";
-       return context.executable().hooks_at() == HooksAt::gradient ? "gradient" : "partition";
+       return context.hooks_at == HooksAt::gradient ? "gradient" : "partition";
      },
      [](Context& context, std::string_view value) {
        if (value != "gradient" && value != "partition")
          bad_value("hooks.at", "gradient or partition", value);
-       context.executable().set_hooks_at(value == "gradient" ? HooksAt::gradient
-                                                             : HooksAt::partition);
+       context.hooks_at = value == "gradient" ? HooksAt::gradient : HooksAt::partition;
+       if (!context.has_executable()) return;
+       context.executable().set_hooks_at(context.hooks_at);
        sync_partition_lines(context);
      }},
     {"threads", "0 (the machine's cores) or a number", "threads that compute; starts a new session",

@@ -95,6 +95,14 @@ std::string read_text(const std::string& path, std::int64_t most_bytes) {
 }
 
 void write_file(const std::string& path, std::span<const std::byte> bytes) {
+  // What is there and is no file (a terminal, /dev/null, a pipe) is written, never replaced.
+  struct stat status{};
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
+    File device(path, O_WRONLY);
+    if (!device) fail("cannot write", path, errno);
+    if (const int code = write_all(device.get(), bytes)) fail("cannot write", path, code);
+    return;
+  }
   const std::string temporary = path + ".tmp." + std::to_string(::getpid());
   File file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
   if (!file) fail("cannot write", path, errno);

@@ -145,7 +145,15 @@ void write_safetensors(const std::string& path, const NamedTensors& tensors) {
     header[name] = {
         {"dtype", dtype->second}, {"shape", tensor.type.shape}, {"data_offsets", {begin, end}}};
   }
-  std::string text = header.dump();
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const nlohmann::json::exception& error) {
+    throw IoError({.what = "a tensor's name is not UTF-8, which this format needs",
+                   .where = path,
+                   .hint = "another name",
+                   .foreign = error.what()});
+  }
   text.append((8 - text.size() % 8) % 8, ' ');  // the data then starts aligned
   const std::uint64_t header_bytes = text.size();
   std::vector<std::byte> bytes(sizeof header_bytes + text.size() + end);

@@ -1,6 +1,7 @@
 // The public Graph, Tensor and Tracer over ir::Graph and ir::Builder.
+#include <filesystem>
 #include <fstream>
-#include <sstream>
+#include <system_error>
 
 #include "ir/builder.h"
 #include "ir/passes.h"
@@ -30,10 +31,20 @@ Graph Graph::load(const std::string& path) {
   if (!file)
     throw IoError(
         {.what = "cannot open the graph", .where = path, .hint = "a file in text form (.rfl)"});
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (file.bad()) throw IoError({.what = "cannot read the graph", .where = path});
-  return parse(text.str(), path);
+  constexpr std::streamsize kMostBytes = std::streamsize{1} << 28, kChunk = 1 << 16;
+  std::string text, chunk(kChunk, 0);
+  while (file.read(chunk.data(), kChunk) || file.gcount() > 0) {
+    text.append(chunk, 0, static_cast<std::size_t>(file.gcount()));
+    if (static_cast<std::streamsize>(text.size()) > kMostBytes)
+      throw IoError({.what = "a graph's text is at most " + std::to_string(kMostBytes) + " bytes",
+                     .where = path,
+                     .hint = "a file in text form (.rfl)"});
+  }
+  std::error_code ignored;
+  if (file.bad() || std::filesystem::is_directory(path, ignored))
+    throw IoError(
+        {.what = "cannot read the graph", .where = path, .hint = "a file in text form (.rfl)"});
+  return parse(text, path);
 }
 
 std::string Graph::text() const { return ir::print(*graph_); }
