@@ -49,7 +49,6 @@ void Context::set_session_options(SessionOptions options) {
   executable_.reset();
   partition_line_hooks.clear();  // they went with the executable
   initialised = false;
-  partition_line_hooks.clear();
   session_ = std::move(fresh);
   options_ = std::move(options);
 }
