@@ -12,8 +12,9 @@ namespace riffle::driver {
 /// Elements whose bits differ; all NaNs count as equal.
 std::int64_t different_elements(const HostTensor& a, const HostTensor& b);
 
-/// ‖a − b‖₂ / ‖b‖₂ (‖a‖₂ where b is zero; infinity where only one is NaN or infinite). Beyond the
-/// dtype of b its values are infinite, and below its normal numbers only the absolute error counts.
+/// ‖a − b‖₂ / ‖b‖₂ (‖a‖₂ where b is zero; infinity where only one is NaN or infinite). Below
+/// the normal numbers of b's dtype only the absolute error counts. Overflow of the dtype is an
+/// error.
 double relative_error(const ir::Array& a, const ir::Array& reference);
 
 /// What a result may differ from the double-precision reference, as a relative error. A sum of K
