@@ -12,7 +12,6 @@ namespace riffle::codegen {
 namespace {
 
 using ir::Op;
-using ir::OpFamily;
 using ir::ValueId;
 
 class ProgramBuilder {

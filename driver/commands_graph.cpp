@@ -51,21 +51,22 @@ void tensors(Context& context, Arguments& arguments) {
   const std::string path = arguments.take("a safetensors file");
   arguments.finish();
   Executable& executable = context.executable();
-  std::size_t used = 0;
+  const ir::Graph& graph = context.graph().ir();
+  io::NamedTensors settable;
   std::string ignored;
   for (auto& [name, tensor] : io::read_safetensors(path)) {
     // A dump holds more than can be set: outputs and gradients.
     const std::string bare = name.starts_with("param/") ? name.substr(6) : name;
-    const ir::ValueId id = context.graph().ir().find(bare);
-    const bool settable = id != ir::kNoValue && (context.graph().ir()[id].op == ir::Op::input ||
-                                                 context.graph().ir()[id].op == ir::Op::param);
-    if (!settable) {
+    const ir::ValueId id = graph.find(bare);
+    if (id != ir::kNoValue && (graph[id].op == ir::Op::input || graph[id].op == ir::Op::param))
+      settable[bare] = std::move(tensor);
+    else
       ignored += (ignored.empty() ? "" : ", ") + name;
-      continue;
-    }
-    executable.set(bare, std::move(tensor));
-    ++used;
   }
+  // All or none: a file that does not fit changes nothing.
+  for (const auto& [name, tensor] : settable) jit::check_tensor(executable, name, tensor);
+  const std::size_t used = settable.size();
+  for (auto& [name, tensor] : settable) executable.set(name, std::move(tensor));
   if (!ignored.empty()) context.output().note("not inputs or parameters, left out: " + ignored);
   context.output().result({{"command", "tensors"}, {"set", used}},
                           fmt::format("set {} tensors from {}", used, path));

@@ -6,9 +6,11 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "riffle/error.h"
@@ -94,21 +96,44 @@ std::string read_text(const std::string& path, std::int64_t most_bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-void write_file(const std::string& path, std::span<const std::byte> bytes) {
-  // What is there and is no file (a terminal, /dev/null, a pipe) is written, never replaced.
-  struct stat status{};
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
-    File device(path, O_WRONLY);
-    if (!device) fail("cannot write", path, errno);
-    if (const int code = write_all(device.get(), bytes)) fail("cannot write", path, code);
-    return;
+namespace {
+
+/// Names nothing: of this process, of this call.
+std::string free_name_beside(const std::string& target) {
+  static std::atomic<unsigned> serial{0};
+  for (;;) {
+    std::string name =
+        target + ".tmp." + std::to_string(::getpid()) + "." + std::to_string(serial.fetch_add(1));
+    struct stat status{};
+    if (::lstat(name.c_str(), &status) != 0) return name;  // else left by a process that died
   }
-  const std::string temporary = path + ".tmp." + std::to_string(::getpid());
-  File file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
+}
+
+/// Straight into what cannot be replaced: a device, a pipe.
+void write_into(const std::string& path, std::span<const std::byte> bytes) {
+  File file(path, O_WRONLY | O_NOCTTY);
   if (!file) fail("cannot write", path, errno);
   int code = write_all(file.get(), bytes);
   if (file.close() != 0 && code == 0) code = errno;
-  if (code == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) code = errno;
+  if (code != 0) fail("cannot write", path, code);
+}
+
+}  // namespace
+
+void write_file(const std::string& path, std::span<const std::byte> bytes) {
+  // Renaming over /dev/null would put a file in its place, and over a link would lose the link.
+  struct stat status{};
+  const bool exists = ::stat(path.c_str(), &status) == 0;
+  if (exists && S_ISDIR(status.st_mode)) fail("cannot write", path, EISDIR);
+  if (exists && !S_ISREG(status.st_mode)) return write_into(path, bytes);
+  const std::string target = exists ? std::filesystem::canonical(path).string() : path;
+
+  const std::string temporary = free_name_beside(target);
+  File file(temporary, O_WRONLY | O_CREAT | O_EXCL);
+  if (!file) fail("cannot write", path, errno);
+  int code = write_all(file.get(), bytes);
+  if (file.close() != 0 && code == 0) code = errno;
+  if (code == 0 && std::rename(temporary.c_str(), target.c_str()) != 0) code = errno;
   if (code != 0) {
     ::unlink(temporary.c_str());
     fail("cannot write", path, code, code == ENOSPC ? "free some disk space" : "");

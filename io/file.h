@@ -15,8 +15,8 @@ std::vector<std::byte> read_file(const std::string& path,
                                  std::int64_t most_bytes = std::int64_t{1} << 40);
 std::string read_text(const std::string& path, std::int64_t most_bytes = std::int64_t{1} << 30);
 
-/// Writes `path.tmp.PID` beside it, then renames: readers see the old file or the whole new one.
-/// A device or a pipe is written in place.
+/// Writes a temporary file beside it, then renames: readers see the old file or the whole new one.
+/// A link is followed; a device or a pipe is written into, never replaced.
 /// Throws IoError with the system's code and leaves nothing behind.
 void write_file(const std::string& path, std::span<const std::byte> bytes);
 void write_text(const std::string& path, std::string_view text);

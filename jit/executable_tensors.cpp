@@ -79,7 +79,7 @@ HostTensor host_tensor(const ir::Array& array) {
 
 }  // namespace
 
-void Executable::Impl::set_tensor(std::string_view name, HostTensor tensor) {
+ir::ValueId Executable::Impl::check_tensor(std::string_view name, const HostTensor& tensor) const {
   if (name.starts_with(kParameterPrefix)) name.remove_prefix(kParameterPrefix.size());
   const ir::ValueId id = whole().find(name);
   if (id == ir::kNoValue || (whole()[id].op != ir::Op::input && whole()[id].op != ir::Op::param)) {
@@ -89,6 +89,11 @@ void Executable::Impl::set_tensor(std::string_view name, HostTensor tensor) {
     unknown_name(name, names);
   }
   check_fits(whole()[id], tensor);
+  return id;
+}
+
+void Executable::Impl::set_tensor(std::string_view name, HostTensor tensor) {
+  const ir::ValueId id = check_tensor(name, tensor);
   if (whole()[id].op == ir::Op::param) {
     auto target = state->bytes(state->layout().parameters[id]);
     if (!target.empty()) std::memcpy(target.data(), tensor.bytes.data(), target.size());

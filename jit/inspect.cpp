@@ -34,6 +34,10 @@ void require_trainable(const Executable& executable) {
   if (executable.impl().not_trainable) std::rethrow_exception(executable.impl().not_trainable);
 }
 
+void check_tensor(const Executable& executable, std::string_view name, const HostTensor& tensor) {
+  executable.impl().check_tensor(name, tensor);
+}
+
 Executable clone(const Executable& executable, std::unique_ptr<ir::SplitPolicy> policy) {
   const Executable::Impl& from = executable.impl();
   auto to = std::make_unique<Executable::Impl>(from.session, from.graph, std::move(policy));

@@ -41,6 +41,9 @@ const ir::DifferentiatedGraph& differentiated(const Executable& executable);
 /// Throws GraphError when the graph cannot be trained, saying why.
 void require_trainable(const Executable& executable);
 
+/// Throws what Executable::set would throw for it; changes nothing.
+void check_tensor(const Executable& executable, std::string_view name, const HostTensor& tensor);
+
 // Of the last trained specialisation, else the last used; compile first when there is none. Throw
 // UsageError for a partition that does not exist.
 const CompiledGraph& forward_module(Executable& executable, std::size_t partition);

@@ -32,6 +32,7 @@ class State {
 
  private:
   void allocate(BufferIndex index);
+  void allocate_optimizer_state();
   runtime::Device& device_;
   const ir::Graph& graph_;
   const ir::DifferentiatedGraph& gradients_;
@@ -73,6 +74,8 @@ struct RIFFLE_INTERNAL Executable::Impl {
 
   // Tensors (executable_tensors.cpp).
   const ir::Graph& whole() const { return partitioned.whole; }
+  /// Throws what set_tensor would throw; changes nothing.
+  ir::ValueId check_tensor(std::string_view name, const HostTensor& tensor) const;
   void set_tensor(std::string_view name, HostTensor tensor);
   HostTensor get_tensor(std::string_view name) const;
   std::vector<std::string> tensor_names() const;

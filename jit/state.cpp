@@ -1,4 +1,5 @@
 #include <cstring>
+#include <utility>
 
 #include "ir/array.h"
 #include "jit/session_impl.h"
@@ -19,7 +20,18 @@ void State::allocate(BufferIndex index) {
 }
 
 void State::reset_optimizer(const OptimizerSpec& optimizer) {
-  layout_ = layout_state(graph_, gradients_, optimizer);
+  const StateLayout before = std::exchange(layout_, layout_state(graph_, gradients_, optimizer));
+  try {
+    allocate_optimizer_state();
+  } catch (...) {
+    // The old state is gone, but what fitted before fits again: zeroed, so that steps can go on.
+    layout_ = before;
+    allocate_optimizer_state();
+    throw;
+  }
+}
+
+void State::allocate_optimizer_state() {
   for (BufferIndex index : {kState0, kState1}) {
     buffers_[index].reset();  // before its successor: the peak counts both otherwise
     allocate(index);

@@ -57,7 +57,9 @@ void MatmulEmitter::register_tile(const Depth& depth, llvm::Value* panel, llvm::
               element_, at(element_, row, number(r * plan_.row_stride())), element_align());
           llvm::Value* broadcast = ir_.CreateVectorSplat(static_cast<unsigned>(plan_.width), one);
           for (int v = 0; v < plan_.vectors; ++v) {
-            llvm::Value*& sum = next[static_cast<std::size_t>(r * plan_.vectors + v)];
+            llvm::Value*& sum =
+                next[static_cast<std::size_t>(r) * static_cast<std::size_t>(plan_.vectors) +
+                     static_cast<std::size_t>(v)];
             llvm::Value* vector = vectors[static_cast<std::size_t>(v)];
             sum = element_->isIntegerTy() ? ir_.CreateAdd(ir_.CreateMul(broadcast, vector), sum)
                                           : ir_.CreateIntrinsic(llvm::Intrinsic::fma, {vector_},
