@@ -237,8 +237,9 @@ int run(const std::string& filter, double budget) {
     const double peak = measure_peak(target.vector_bytes);
     const double flops =
         2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
-    const double one = best_time(
-        budget, cpu_seconds, [&] { linked.functions[0](operands, 0, geometry.tasks, scratch0.data, &status); });
+    const double one = best_time(budget, cpu_seconds, [&] {
+      linked.functions[0](operands, 0, geometry.tasks, scratch0.data, &status);
+    });
     const auto wall = [] {
       return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
     };

@@ -15,7 +15,8 @@ struct Array {
   std::vector<double> data;
 
   Array() = default;
-  explicit Array(TensorType t) : type(std::move(t)), data(static_cast<std::size_t>(type.elements())) {}
+  explicit Array(TensorType t)
+      : type(std::move(t)), data(static_cast<std::size_t>(type.elements())) {}
 };
 
 /// Row-major strides in elements.

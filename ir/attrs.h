@@ -33,7 +33,9 @@ class Attrs {
   const std::string& text(std::string_view name) const;
   const Ints& ints(std::string_view name) const;
 
-  const std::vector<std::pair<std::string, AttrValue>>& entries() const noexcept { return entries_; }
+  const std::vector<std::pair<std::string, AttrValue>>& entries() const noexcept {
+    return entries_;
+  }
   bool operator==(const Attrs& other) const noexcept;
 
  private:

@@ -32,12 +32,12 @@ class ScalarBuilder {
   virtual Scalar add(Scalar a, Scalar b) = 0;
   virtual Scalar sub(Scalar a, Scalar b) = 0;
   virtual Scalar mul(Scalar a, Scalar b) = 0;
-  virtual Scalar div(Scalar a, Scalar b) = 0;   ///< integers: truncates; x/0 and MIN/-1 give 0
-  virtual Scalar neg(Scalar a) = 0;             ///< floats: flips the sign bit
+  virtual Scalar div(Scalar a, Scalar b) = 0;  ///< integers: truncates; x/0 and MIN/-1 give 0
+  virtual Scalar neg(Scalar a) = 0;            ///< floats: flips the sign bit
   virtual Scalar abs(Scalar a) = 0;
-  virtual Scalar sqrt(Scalar a) = 0;            ///< correctly rounded
+  virtual Scalar sqrt(Scalar a) = 0;  ///< correctly rounded
   virtual Scalar floor(Scalar a) = 0;
-  virtual Scalar round_even(Scalar a) = 0;      ///< to the nearest integer, ties to even
+  virtual Scalar round_even(Scalar a) = 0;  ///< to the nearest integer, ties to even
   /// a·b + c rounded once; f32 and f64 only. The only fusion there is, always asked for by name.
   virtual Scalar fma(Scalar a, Scalar b, Scalar c) = 0;
 
@@ -49,7 +49,7 @@ class ScalarBuilder {
   virtual Scalar bit_or(Scalar a, Scalar b) = 0;
   virtual Scalar bit_xor(Scalar a, Scalar b) = 0;
   virtual Scalar shift_left(Scalar a, int bits) = 0;
-  virtual Scalar shift_right(Scalar a, int bits) = 0;             ///< logical
+  virtual Scalar shift_right(Scalar a, int bits) = 0;  ///< logical
   virtual Scalar shift_right_arithmetic(Scalar a, int bits) = 0;
 
   /// Numeric conversion, as `to` documents it: float → int truncates and saturates, NaN → 0;

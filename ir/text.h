@@ -20,7 +20,8 @@ bool is_default(const ArgumentSpec& spec, const AttrValue& value);
 
 /// One row a node, as torch.fx's print_tabular shows it.
 struct TableRow {
-  std::string opcode;  ///< placeholder, get_attr, call_function, output (call_module, getitem: stitched)
+  std::string
+      opcode;  ///< placeholder, get_attr, call_function, output (call_module, getitem: stitched)
   std::string name, target, args, kwargs;
 };
 std::vector<TableRow> table_rows(const Graph& graph);

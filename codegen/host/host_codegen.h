@@ -13,12 +13,12 @@ namespace riffle::codegen {
 /// The machine that code is for. Checked against our own table before LLVM sees it.
 struct HostTarget {
   std::string triple;
-  std::string cpu;                    ///< "sapphirerapids"
-  std::string features;               ///< "+avx512f,…"
-  int vector_bytes = 64;              ///< widest register that we use: 64, 32, 16
+  std::string cpu;        ///< "sapphirerapids"
+  std::string features;   ///< "+avx512f,…"
+  int vector_bytes = 64;  ///< widest register that we use: 64, 32, 16
   std::int64_t l1_bytes = 48 << 10, l2_bytes = 2 << 20;
   int opt_level = 3;
-  std::string sanitizer;              ///< "", "address", "thread": instrument kernels
+  std::string sanitizer;  ///< "", "address", "thread": instrument kernels
 };
 /// Of this process's machine. `RIFFLE_CPU` (support/env.h) may name a lesser CPU.
 HostTarget detect_host();

@@ -1,5 +1,6 @@
 // The elementary functions through the host evaluator: special values, boundaries, and a first
-// check of the bounds. tests/codegen/scalar_llvm_test.cpp measures a million points in generated code.
+// check of the bounds. tests/codegen/scalar_llvm_test.cpp measures a million points in generated
+// code.
 #include "ir/math.h"
 
 #include <gtest/gtest.h>
