@@ -112,8 +112,8 @@ TEST(RelativeError, CountsOverflowButNotUnderflow) {
     array.data[0] = value;
     return array;
   };
-  EXPECT_EQ(relative_error(one(HUGE_VAL), one(1e300)), HUGE_VAL);
-  EXPECT_EQ(relative_error(one(1), one(1e300)), HUGE_VAL);
+  EXPECT_EQ(relative_error(one(HUGE_VAL), one(1e100)), HUGE_VAL);
+  EXPECT_EQ(relative_error(one(1), one(1e100)), 1);
   EXPECT_LT(relative_error(one(0), one(1e-200)), reference_tolerance(DType::f32));
   EXPECT_GT(relative_error(one(0), one(1e-30)), reference_tolerance(DType::f32));
   EXPECT_EQ(relative_error(one(0, DType::f64), one(1e-100, DType::f64)), 1);
