@@ -145,7 +145,7 @@ void write_text(const std::string& path, std::string_view text) {
 }
 
 std::vector<std::byte> read_maybe_gzip(const std::string& path, std::int64_t most_bytes) {
-  const std::vector<std::byte> packed = read_file(path, most_bytes);
+  std::vector<std::byte> packed = read_file(path, most_bytes);
   const bool gzip =
       packed.size() >= 2 && packed[0] == std::byte{0x1f} && packed[1] == std::byte{0x8b};
   if (!gzip) return packed;

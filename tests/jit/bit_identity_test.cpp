@@ -1,6 +1,5 @@
 // The same answer, however split: random graphs give the same bits for every cut, with hooks on,
-// for every number of threads. Start reading at the
-// tests.
+// for every number of threads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
