@@ -33,6 +33,10 @@ class Buffer {
   virtual std::byte* host() noexcept = 0;
   /// The address that launches, copies and fills on this device take.
   virtual std::byte* address() noexcept = 0;
+  /// Moves bytes between the host and [offset, offset + size); blocks until they have arrived. Not
+  /// ordered with streams: what touches these bytes must be drained. Throws DeviceError.
+  virtual void write(std::int64_t offset, std::span<const std::byte> from);
+  virtual void read(std::int64_t offset, std::span<std::byte> to);
 };
 
 /// Kernels ready to launch.
@@ -47,6 +51,7 @@ struct KernelEntry {
 struct ModuleImage {
   std::string name;
   std::vector<KernelEntry> kernels;
+  const DeviceModule* device = nullptr;  ///< GPUs: row i is kernel i; lives as long as `owner`
   std::shared_ptr<void> owner;
 };
 class Module {
