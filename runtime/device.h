@@ -1,5 +1,5 @@
 // Device: Buffer, Stream, Event and Module behind one small interface. Implementations: cpu/,
-// null/ (records, runs nothing); later cuda/. docs say how to add one (one folder).
+// cuda/, null/ (records, runs nothing). docs/adding-a-device.md says how to add one (one folder).
 //
 // Nothing that enqueues blocks on compute. Errors of enqueued work ride in the Event that follows
 // it: after a failure a stream skips what is queued, and events recorded on it carry the first
@@ -33,11 +33,17 @@ class Buffer {
   virtual std::byte* host() noexcept = 0;
   /// The address that launches, copies and fills on this device take.
   virtual std::byte* address() noexcept = 0;
-  /// Moves bytes between the host and [offset, offset + size); blocks until they have arrived. Not
-  /// ordered with streams: what touches these bytes must be drained. Throws DeviceError.
+  /// False: nothing is kept (null). Hooks then get no bytes, and zeros are read.
+  virtual bool keeps_bytes() const noexcept { return true; }
+  /// Moves bytes between the host and [offset, offset + size); blocks until they have arrived. Any
+  /// thread. Not ordered with streams: nothing that is enqueued may touch these bytes. Throws
+  /// DeviceError.
   virtual void write(std::int64_t offset, std::span<const std::byte> from);
   virtual void read(std::int64_t offset, std::span<std::byte> to);
 };
+
+/// Host code that runs a kernel on its operands' host addresses.
+using HostCall = std::function<void(void* const* operands)>;
 
 /// Kernels ready to launch.
 struct KernelEntry {
@@ -45,7 +51,7 @@ struct KernelEntry {
   KernelGeometry geometry;
   HostKernel function = nullptr;  ///< cpu
   /// cpu, instead of `function`: host code such as the reference back end; runs as one task.
-  std::function<void(void* const* operands)> host_function;
+  HostCall host_function;
 };
 /// What a module is made from; `owner` keeps the code alive as long as the module.
 struct ModuleImage {
@@ -59,6 +65,9 @@ class Module {
   virtual ~Module() = default;
   virtual const std::string& name() const noexcept = 0;
   virtual std::size_t kernel_count() const noexcept = 0;
+  /// The kernel as host code that the executor has to bring the operands to (runtime/staging.h);
+  /// null: the device launches it.
+  virtual const HostCall* host_kernel(std::int32_t kernel) const noexcept { return nullptr; }
 };
 
 /// One-shot until recorded again; never recorded counts as complete. Thread-safe.
@@ -107,6 +116,8 @@ class Stream {
   /// blocked; once true the stream fails with Cancelled. Returns the first failure and clears it:
   /// the stream can be used again.
   virtual Failure drain(const std::function<bool()>* cancelled) = 0;
+  /// The CUstream that it is, for hooks that enqueue on it themselves; null where it is none.
+  virtual void* native() const noexcept { return nullptr; }
   /// Drains; throws the failure.
   void synchronize() {
     if (const Failure failure = drain(nullptr)) std::rethrow_exception(failure.error);
@@ -118,10 +129,20 @@ struct DeviceOptions {
   std::int64_t memory_limit = 0;  ///< bytes; 0: none. Beyond it `allocate` throws (tests, users)
 };
 
+/// What code generation needs to know of a GPU.
+struct GpuInfo {
+  std::string name;
+  int sm = 0;              ///< compute capability × 10: 90
+  int driver_version = 0;  ///< cuDriverGetVersion: 12040 is CUDA 12.4
+  std::int64_t memory_bytes = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
-  virtual std::string_view name() const noexcept = 0;  ///< "cpu", "null"
+  virtual std::string_view name() const noexcept = 0;  ///< "cpu", "null", "cuda"
+  /// Not null: launches take ModuleImage::device, made for this GPU. Null: they take host code.
+  virtual const GpuInfo* gpu() const noexcept { return nullptr; }
   virtual std::unique_ptr<Buffer> allocate(std::int64_t bytes, std::string_view purpose) = 0;
   /// `id` marks the stream's spans.
   virtual std::unique_ptr<Stream> create_stream(const StreamInfo& info, StreamId id = 0) = 0;

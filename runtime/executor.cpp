@@ -10,6 +10,7 @@
 
 #include "runtime/hook_guard.h"
 #include "runtime/ordering.h"
+#include "runtime/staging.h"
 
 namespace riffle::runtime {
 namespace {
@@ -58,6 +59,7 @@ struct Executor::Impl {
   std::vector<std::vector<ByteRange>> guards_;  // by command; empty without check_hook_writes
 
   bool in_flight_ = false;
+  std::vector<Buffer*> buffers_;
   std::vector<std::byte*> base_, host_;  // by buffer
   std::vector<Module*> modules_;
   std::vector<HookFunction> hooks_;
@@ -117,6 +119,7 @@ void Executor::Impl::bind(const Bindings& bindings) {
   enough("buffers", bindings.buffers.size(), schedule.buffers.size());
   enough("modules", bindings.modules.size(), schedule.modules.size());
   enough("hooks", bindings.hooks.size(), schedule.hooks.size());
+  buffers_.assign(bindings.buffers.begin(), bindings.buffers.end());
   base_.clear();
   host_.clear();
   for (std::size_t b = 0; b < schedule.buffers.size(); ++b) {
@@ -210,7 +213,17 @@ void Executor::Impl::enqueue_command(std::int32_t index) {
   };
   const auto size = [&] { return command.operands[0].range.end - command.operands[0].range.begin; };
   if (const auto* launch = std::get_if<Launch>(&command.what)) {
-    stream.launch(*modules_[launch->module], launch->kernel, addresses(command), &command);
+    Module& module = *modules_[launch->module];
+    if (const HostCall* code = module.host_kernel(launch->kernel))
+      stream.host_call(
+          [this, code, &command] {
+            with_operands_on_host(command.operands, buffers_, [&](std::span<void* const> operands) {
+              (*code)(operands.data());
+            });
+          },
+          &command);
+    else
+      stream.launch(module, launch->kernel, addresses(command), &command);
   } else if (const auto* record = std::get_if<Record>(&command.what)) {
     stream.record(*events_[record->event], &command);
   } else if (const auto* wait = std::get_if<Wait>(&command.what)) {
@@ -238,7 +251,10 @@ void Executor::Impl::enqueue_hook(std::int32_t index, std::int32_t slot, Stream&
     return;
   }
   try {
-    hook.function({.command = &command, .gradient = gradient(command), .stream = &stream});
+    hook.function({.command = &command,
+                   .gradient = gradient(command),
+                   .address = command.operands.empty() ? nullptr : addresses(command)[0],
+                   .stream = &stream});
   } catch (...) {
     // Fails the stream at this place: what was enqueued before still runs, in order.
     stream.host_call([error = std::current_exception()] { std::rethrow_exception(error); },
@@ -257,7 +273,19 @@ void Executor::Impl::call_host_hook(std::int32_t index) const {
       });
   std::vector<std::uint64_t> before;
   if (guarded) before = checksums(guard, host_);
-  hooks_[slot].function({.command = &command, .gradient = gradient(command), .stream = nullptr});
+  const bool staged = !command.operands.empty() && !host_[command.operands[0].range.buffer] &&
+                      buffers_[command.operands[0].range.buffer]->keeps_bytes();
+  if (staged) {
+    const Operand& operand = command.operands[0];
+    const auto size = static_cast<std::size_t>(operand.range.end - operand.range.begin);
+    with_operands_on_host({&operand, 1}, buffers_, [&](std::span<void* const> addresses) {
+      hooks_[slot].function({.command = &command,
+                             .gradient = {static_cast<std::byte*>(addresses[0]), size},
+                             .stream = nullptr});
+    });
+  } else {
+    hooks_[slot].function({.command = &command, .gradient = gradient(command), .stream = nullptr});
+  }
   if (!guarded) return;
   const std::vector<std::uint64_t> after = checksums(guard, host_);
   for (std::size_t i = 0; i < guard.size(); ++i)

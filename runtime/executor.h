@@ -15,9 +15,11 @@ namespace riffle::runtime {
 /// What a hook is given. Valid during the call.
 struct HookCall {
   const Command* command = nullptr;
-  /// Operand 0's bytes; empty for hooks without a gradient, and on devices whose memory the host
-  /// cannot address (null).
+  /// Operand 0's bytes on the host: for host hooks, a copy where the host cannot address the
+  /// device's memory, which goes back if the hook declares to write. Empty for hooks without a
+  /// gradient, on the null device, and for stream hooks where the host cannot address them.
   std::span<std::byte> gradient;
+  void* address = nullptr;  ///< stream hooks: operand 0 on the device
   /// Stream hooks only: where to enqueue; the gradient is ready there. Null for host hooks.
   Stream* stream = nullptr;
 };

@@ -12,6 +12,7 @@
 #include "runtime/cpu/pause.h"
 #include "runtime/cpu/pool.h"
 #include "runtime/cpu/stream.h"
+#include "runtime/kernel_status.h"
 
 namespace riffle::runtime {
 namespace cpu {
@@ -46,7 +47,7 @@ class CpuRunner final : public Runner {
       throw DeviceError({.what = fmt::format("out of memory: kernel {} needs {} bytes of scratch",
                                              entry.name, entry.geometry.scratch_bytes),
                          .where = host_module.name()});
-    if (status.code != 0) throw_status(status, entry, host_module);
+    check_status(status, entry.name, host_module.name());
   }
   void copy(void* destination, const void* source, std::int64_t bytes) override {
     if (bytes > 0) std::memcpy(destination, source, static_cast<std::size_t>(bytes));
@@ -56,18 +57,6 @@ class CpuRunner final : public Runner {
   }
 
  private:
-  [[noreturn]] static void throw_status(const KernelStatus& status, const KernelEntry& entry,
-                                        const Module& module) {
-    if (status.code == kIndexOutOfRange)
-      throw DeviceError({.what = fmt::format("index {} is out of range [0, {}) in kernel {}",
-                                             status.value, status.limit, entry.name),
-                         .where = module.name(),
-                         .hint = "indices below the size of the dimension that they index"});
-    throw DeviceError(
-        {.what = fmt::format("kernel {} failed with status {}", entry.name, status.code),
-         .where = module.name()});
-  }
-
   Pool pool_;
 };
 

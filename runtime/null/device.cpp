@@ -20,6 +20,7 @@ class NullBuffer final : public Buffer {
   ~NullBuffer() override { account_.give(bytes_); }
   std::int64_t bytes() const noexcept override { return bytes_; }
   std::byte* host() noexcept override { return nullptr; }
+  bool keeps_bytes() const noexcept override { return false; }
   std::byte* address() noexcept override { return reinterpret_cast<std::byte*>(address_); }
 
  private:
