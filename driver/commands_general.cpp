@@ -39,17 +39,25 @@ void device(Context& context, Arguments& arguments) {
 
 void backend(Context& context, Arguments& arguments) {
   const std::int64_t partition = arguments.take_integer("a partition's number");
-  const std::string name = arguments.take("reference or cpu");
+  const std::string name = arguments.take("reference, cpu or cuda");
   arguments.finish();
-  if (name == "cuda") throw BackendAbsent({.what = "there is no CUDA back end in this build yet"});
-  if (name != "reference" && name != "cpu")
-    throw UsageError({.what = "there is no back end '" + name + "'", .hint = "reference or cpu"});
+  const bool on_gpu = jit::device(context.session()).gpu() != nullptr;
+  jit::Backend backend = jit::Backend::device;
+  if (name == "reference")
+    backend = jit::Backend::reference;
+  else if (name == "cpu")
+    backend = on_gpu ? jit::Backend::host : jit::Backend::device;
+  else if (name != "cuda")
+    throw UsageError(
+        {.what = "there is no back end '" + name + "'", .hint = "reference, cpu or cuda"});
+  else if (!on_gpu)
+    throw BackendAbsent({.what = "partitions run on CUDA only in a session on a CUDA device",
+                         .hint = "device cuda, or device cuda-emulated"});
   if (partition < 0) throw UsageError({.what = "partitions count from 0"});
-  jit::set_backend(context.executable(), static_cast<std::size_t>(partition),
-                   name == "reference" ? jit::Backend::reference : jit::Backend::cpu);
+  jit::set_backend(context.executable(), static_cast<std::size_t>(partition), backend);
   context.output().result({{"command", "backend"}, {"partition", partition}, {"name", name}},
                           fmt::format("partition {} runs on {}", partition,
-                                      name == "reference" ? "the reference evaluator" : "the cpu"));
+                                      name == "reference" ? "the reference evaluator" : name));
 }
 
 void say(Context& context, Arguments& arguments) {

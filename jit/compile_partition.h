@@ -2,21 +2,26 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "codegen/host/host_codegen.h"
 #include "codegen/kernel_spec.h"
+#include "codegen/nvptx/nvptx_codegen.h"
 #include "ir/graph.h"
 #include "ir/hash.h"
 #include "runtime/device.h"
 
 namespace riffle::jit {
 
+/// The machine that a graph's code is for: the session's device, or the host whatever the device.
+enum class CodeTarget : std::uint8_t { device, host };
+
 /// What decides the code. Everything that changes code is in here and nothing else.
 struct CacheKey {
   ir::Hash128 ir;
-  std::string target;   ///< codegen::to_string(HostTarget)
+  std::string target;   ///< codegen::to_string of all targets that the code is for
   std::string options;  ///< fusion, and which build of riffle generates (generator_identity)
   std::string llvm_version;
   std::uint32_t kernel_abi = runtime::kKernelAbiVersion;
@@ -65,10 +70,13 @@ class Linker {
   Linker();
   ~Linker();
   struct Linked {
-    std::vector<runtime::HostKernel> functions;  ///< one an entry
+    std::vector<runtime::HostKernel> functions;     ///< one an entry; of host code only
+    const runtime::DeviceModule* device = nullptr;  ///< of a GPU's object
     std::shared_ptr<void> owner;
   };
-  Linked link(const codegen::HostObject& object, const std::string& name);
+  /// `target` says what the object holds: kernels to call, or a DeviceModule.
+  Linked link(const codegen::HostObject& object, const std::string& name,
+              CodeTarget target = CodeTarget::host);
   std::size_t live_modules() const noexcept;
 
  private:
@@ -87,6 +95,7 @@ struct CompiledGraph {
 
 struct CompilerOptions {
   codegen::HostTarget target;
+  std::optional<codegen::NvptxTarget> gpu;  ///< what CodeTarget::device is; none: the host
   codegen::FusionOptions fusion;
   std::string cache_directory;  ///< empty: no disk cache
   int threads = 0;              ///< for compile_all; 0: the cores
@@ -102,12 +111,13 @@ class Compiler {
  public:
   explicit Compiler(CompilerOptions options);
   ~Compiler();
-  std::shared_ptr<const CompiledGraph> compile(const ir::Graph& primitives,
-                                               const std::string& name);
-  /// In parallel; the result is in the order of `graphs`. The first failure is thrown after all
-  /// ended.
+  std::shared_ptr<const CompiledGraph> compile(const ir::Graph& primitives, const std::string& name,
+                                               CodeTarget target = CodeTarget::device);
+  /// In parallel; the result is in the order of `graphs`. No `targets`: all for the device. The
+  /// first failure is thrown after all ended.
   std::vector<std::shared_ptr<const CompiledGraph>> compile_all(
-      const std::vector<const ir::Graph*>& graphs, const std::vector<std::string>& names);
+      const std::vector<const ir::Graph*>& graphs, const std::vector<std::string>& names,
+      const std::vector<CodeTarget>& targets = {});
   CacheStatistics statistics() const;
   const CompilerOptions& options() const noexcept;
   std::size_t live_modules() const noexcept;

@@ -38,7 +38,8 @@ std::string spell(const codegen::FusionOptions& fusion) {
 struct Compiler::Impl {
   explicit Impl(CompilerOptions given)
       : options(std::move(given)),
-        target(codegen::to_string(options.target)),
+        host(codegen::to_string(options.target)),
+        gpu(options.gpu ? codegen::to_string(*options.gpu) + " launched by " + host : ""),
         spelled_options(spell(options.fusion)),
         disk(options.cache_directory) {}
 
@@ -48,17 +49,21 @@ struct Compiler::Impl {
     std::shared_future<CodePointer> pending;
   };
 
+  /// Device code is a GPU's where there is one, host code otherwise.
+  bool is_gpu(CodeTarget code_target) const {
+    return options.gpu && code_target == CodeTarget::device;
+  }
   CodePointer find_or_make(const CacheKey& key, const codegen::KernelProgram& program,
-                           const std::string& name, bool& from_memory);
+                           const std::string& name, bool on_gpu, bool& from_memory);
   CodePointer make(const CacheKey& key, const codegen::KernelProgram& program,
-                   const std::string& name);
+                   const std::string& name, bool on_gpu);
   /// Puts `code` in front of the recent ones; returns what fell out, to be destroyed without the
   /// mutex. With the mutex held.
   [[nodiscard]] CodePointer remember(const CodePointer& code);
   void forget_dead();  // with the mutex held
 
   CompilerOptions options;
-  std::string target, spelled_options;
+  std::string host, gpu, spelled_options;
   Linker linker;
   DiskCache disk;
 
@@ -88,14 +93,15 @@ void Compiler::Impl::forget_dead() {
 }
 
 CodePointer Compiler::Impl::make(const CacheKey& key, const codegen::KernelProgram& program,
-                                 const std::string& name) {
+                                 const std::string& name, bool on_gpu) {
+  const CodeTarget kind = on_gpu ? CodeTarget::device : CodeTarget::host;
   auto code = std::make_shared<Code>();
   codegen::HostObject object;
   if (disk.load(key, object)) {
     // The checksum holds, so this is what some riffle wrote; that it fits is looked at all the
     // same.
     if (object.entries.size() == program.kernels.size()) try {
-        code->linked = linker.link(object, name);
+        code->linked = linker.link(object, name, kind);
         code->entries = std::move(object.entries);
         code->from_disk = true;
         return code;
@@ -104,8 +110,10 @@ CodePointer Compiler::Impl::make(const CacheKey& key, const codegen::KernelProgr
     disk.drop(key);
   }
   // Symbols carry the key, not the name: equal partitions share the code whatever they are called.
-  object = codegen::compile_host(program, options.target, fmt::format("k{}_", key.file_name()));
-  code->linked = linker.link(object, name);
+  const std::string prefix = fmt::format("k{}_", key.file_name());
+  object = on_gpu ? codegen::compile_nvptx(program, *options.gpu, options.target, prefix)
+                  : codegen::compile_host(program, options.target, prefix);
+  code->linked = linker.link(object, name, kind);
   disk.store(key, object);
   code->entries = std::move(object.entries);
   ++compiles;
@@ -113,7 +121,7 @@ CodePointer Compiler::Impl::make(const CacheKey& key, const codegen::KernelProgr
 }
 
 CodePointer Compiler::Impl::find_or_make(const CacheKey& key, const codegen::KernelProgram& program,
-                                         const std::string& name, bool& from_memory) {
+                                         const std::string& name, bool on_gpu, bool& from_memory) {
   const std::string place_name = key.file_name();
   std::promise<CodePointer> promise;
   std::shared_future<CodePointer> pending;
@@ -140,7 +148,7 @@ CodePointer Compiler::Impl::find_or_make(const CacheKey& key, const codegen::Ker
     return code;
   }
   try {
-    CodePointer code = make(key, program, name);
+    CodePointer code = make(key, program, name, on_gpu);
     {
       const std::lock_guard lock(mutex);
       Place& place = places[place_name];
@@ -165,25 +173,27 @@ Compiler::Compiler(CompilerOptions options) : impl_(std::make_unique<Impl>(std::
 Compiler::~Compiler() = default;
 
 std::shared_ptr<const CompiledGraph> Compiler::compile(const ir::Graph& primitives,
-                                                       const std::string& name) {
+                                                       const std::string& name, CodeTarget target) {
+  const bool on_gpu = impl_->is_gpu(target);
   const auto begin = std::chrono::steady_clock::now();
   auto compiled = std::make_shared<CompiledGraph>();
   compiled->key = {.ir = ir::structural_hash(primitives),
-                   .target = impl_->target,
+                   .target = on_gpu ? impl_->gpu : impl_->host,
                    .options = impl_->spelled_options,
                    .llvm_version = codegen::llvm_version()};
   compiled->program = codegen::build_kernels(primitives, impl_->options.fusion);
   codegen::verify(compiled->program);
   const CodePointer code =
-      impl_->find_or_make(compiled->key, compiled->program, name, compiled->from_memory);
+      impl_->find_or_make(compiled->key, compiled->program, name, on_gpu, compiled->from_memory);
   compiled->from_disk = code->from_disk && !compiled->from_memory;
 
   compiled->image.name = name;
   for (std::size_t i = 0; i < code->entries.size(); ++i)
     compiled->image.kernels.push_back({.name = compiled->program.kernels[i].name,
                                        .geometry = code->entries[i].geometry,
-                                       .function = code->linked.functions[i],
+                                       .function = on_gpu ? nullptr : code->linked.functions[i],
                                        .host_function = {}});
+  compiled->image.device = code->linked.device;
   // Users hold the Code, not only its pages: the memory cache finds it for as long as it is in use.
   compiled->image.owner = std::const_pointer_cast<Code>(code);
   compiled->compile_ms =
@@ -192,13 +202,15 @@ std::shared_ptr<const CompiledGraph> Compiler::compile(const ir::Graph& primitiv
 }
 
 std::vector<std::shared_ptr<const CompiledGraph>> Compiler::compile_all(
-    const std::vector<const ir::Graph*>& graphs, const std::vector<std::string>& names) {
+    const std::vector<const ir::Graph*>& graphs, const std::vector<std::string>& names,
+    const std::vector<CodeTarget>& targets) {
   std::vector<std::shared_ptr<const CompiledGraph>> results(graphs.size());
   std::vector<std::exception_ptr> failures(graphs.size());
   std::atomic<std::size_t> next{0};
   auto work = [&] {
     for (std::size_t i; (i = next++) < graphs.size();) try {
-        results[i] = compile(*graphs[i], names[i]);
+        results[i] =
+            compile(*graphs[i], names[i], targets.empty() ? CodeTarget::device : targets[i]);
       } catch (...) {
         failures[i] = std::current_exception();
       }

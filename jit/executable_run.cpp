@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <functional>
 
 #include "ir/array.h"
 #include "ir/retype.h"
 #include "jit/session_impl.h"
+#include "runtime/staging.h"
 
 namespace riffle {
 namespace {
@@ -41,6 +41,7 @@ class HookStreamOn : public HookStream {
   HookStreamOn(runtime::Stream* stream, const runtime::Command* command)
       : stream_(stream), command_(command) {}
   void call(std::function<void()> work) override { stream_->host_call(std::move(work), command_); }
+  void* native() const noexcept override { return stream_->native(); }
 
  private:
   runtime::Stream* stream_;
@@ -102,8 +103,8 @@ std::vector<HookSlot> Executable::Impl::hook_slots(
                  this](const runtime::HookCall& hook_call) {
       const std::int32_t where = hook_call.command ? hook_call.command->partition : partition;
       HookStreamOn stream(hook_call.stream, hook_call.command);
-      function(
-          {name, type, hook_call.gradient, where, steps, hook_call.stream ? &stream : nullptr});
+      function({name, type, hook_call.gradient, where, steps, hook_call.stream ? &stream : nullptr,
+                hook_call.address});
     };
     functions.push_back({hook.is_stream_hook, std::move(call)});
   };
@@ -141,8 +142,11 @@ void Executable::Impl::refresh(Specialisation& spec) {
   spec.built = build_schedule(
       program, slots, {.hooks_at = hooks_at, .free_commands = session->options.debug_memory});
   spec.modules.clear();
-  for (const auto& code : spec.built.modules)
-    spec.modules.push_back(session->device->load(code->image));
+  for (const auto& code : spec.built.modules) {
+    const bool staged = !code->image.device && session->device->gpu();
+    spec.modules.push_back(staged ? runtime::make_staged_module(code->image)
+                                  : session->device->load(code->image));
+  }
   if (!spec.arena || spec.arena->bytes() < spec.built.plan.peak_bytes) {
     spec.arena.reset();
     spec.arena = session->device->allocate(spec.built.plan.peak_bytes, "arena");
@@ -151,25 +155,24 @@ void Executable::Impl::refresh(Specialisation& spec) {
 }
 
 void Executable::Impl::upload_inputs(Specialisation& spec) {
-  std::byte* target = spec.inputs->host();
   for (ir::ValueId id : whole().inputs()) {
     auto given = inputs.find(whole()[id].name);
     if (given == inputs.end())
       throw UsageError({.what = "input %" + whole()[id].name + " has no value yet",
                         .hint = "init, tensors FILE.safetensors or data NAME; in C++: set"});
     const std::int64_t version = input_versions.at(given->first);
-    if (target && spec.input_versions[id] != version && !given->second.bytes.empty())
-      std::memcpy(target + spec.io.inputs[id].offset, given->second.bytes.data(),
-                  given->second.bytes.size());
+    if (spec.input_versions[id] != version)
+      spec.inputs->write(spec.io.inputs[id].offset, given->second.bytes);
     spec.input_versions[id] = version;
   }
 }
 
 double Executable::Impl::read_loss(const Specialisation& spec) const {
-  if (!partitioned.has_loss || !spec.outputs->host()) return 0;
+  if (!partitioned.has_loss) return 0;
   const Region& region = spec.io.outputs[0];
-  const auto size = static_cast<std::size_t>(region.type.bytes());
-  return ir::array_from_bytes(region.type, {spec.outputs->host() + region.offset, size}).data[0];
+  std::vector<std::byte> bytes(static_cast<std::size_t>(region.type.bytes()));
+  spec.outputs->read(region.offset, bytes);
+  return ir::array_from_bytes(region.type, bytes).data[0];
 }
 
 /// A long training is traced in bounded memory: of its spans the last hundred thousand or so stay,

@@ -67,10 +67,6 @@ bool holds_nan(const HostTensor& tensor) {
   }
 }
 
-HostTensor copy_of(const TensorType& type, std::span<const std::byte> bytes) {
-  return {type, {bytes.begin(), bytes.end()}};
-}
-
 HostTensor host_tensor(const ir::Array& array) {
   HostTensor tensor{array.type, std::vector<std::byte>(array.type.bytes())};
   ir::array_to_bytes(array, tensor.bytes);
@@ -95,8 +91,7 @@ ir::ValueId Executable::Impl::check_tensor(std::string_view name, const HostTens
 void Executable::Impl::set_tensor(std::string_view name, HostTensor tensor) {
   const ir::ValueId id = check_tensor(name, tensor);
   if (whole()[id].op == ir::Op::param) {
-    auto target = state->bytes(state->layout().parameters[id]);
-    if (!target.empty()) std::memcpy(target.data(), tensor.bytes.data(), target.size());
+    state->write(state->layout().parameters[id], tensor.bytes);
     parameter_set[id] = true;
   } else {
     if (holds_nan(tensor))
@@ -117,15 +112,14 @@ HostTensor Executable::Impl::get_tensor(std::string_view name) const {
 
   const bool has_run = last && last_ran;
   auto from_outputs = [&](const Region& region) {
-    auto* bytes = last->outputs->host();
-    if (!bytes) return HostTensor{region.type, std::vector<std::byte>(region.type.bytes())};
-    return copy_of(region.type,
-                   {bytes + region.offset, static_cast<std::size_t>(region.type.bytes())});
+    HostTensor tensor{region.type, std::vector<std::byte>(region.type.bytes())};
+    last->outputs->read(region.offset, tensor.bytes);
+    return tensor;
   };
   const ir::ValueId id = whole().find(bare);
   if (gradient && id != ir::kNoValue) {
     if (state->layout().gradients[id] && steps > 0)
-      return copy_of(whole()[id].type, state->bytes(state->layout().gradients[id]));
+      return {whole()[id].type, state->read(state->layout().gradients[id])};
     if (has_run && last->training && last->io.input_gradients[id])
       return from_outputs(last->io.input_gradients[id]);
   } else if (!gradient) {
@@ -139,7 +133,7 @@ HostTensor Executable::Impl::get_tensor(std::string_view name) const {
           return from_outputs(last->io.outputs[i]);
     }
     if (id != ir::kNoValue && whole()[id].op == ir::Op::param)
-      return copy_of(whole()[id].type, state->bytes(state->layout().parameters[id]));
+      return {whole()[id].type, state->read(state->layout().parameters[id])};
     if (auto input = inputs.find(bare); input != inputs.end() && !parameter) return input->second;
   }
   unknown_name(name, tensor_names());

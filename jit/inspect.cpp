@@ -1,5 +1,5 @@
 // What tools inside riffle see of an Executable.
-#include <cstring>
+#include <algorithm>
 #include <functional>
 
 #include "jit/session_impl.h"
@@ -16,10 +16,10 @@ void check_partition(const Executable& executable, std::size_t partition) {
                       .hint = "0 to " + std::to_string(count - 1)});
 }
 
-void copy_buffer(const runtime::Buffer* from, runtime::Buffer* to) {
-  auto* source = const_cast<runtime::Buffer*>(from)->host();
-  if (source && to->host() && to->bytes() > 0)
-    std::memcpy(to->host(), source, static_cast<std::size_t>(to->bytes()));
+void copy_buffer(runtime::Buffer& from, runtime::Buffer& to) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(to.bytes()));
+  from.read(0, bytes);
+  to.write(0, bytes);
 }
 
 }  // namespace
@@ -49,15 +49,13 @@ Executable clone(const Executable& executable, std::unique_ptr<ir::SplitPolicy> 
   to->next_version = from.next_version;
   to->parameter_set = from.parameter_set;
   to->optimizer_steps = from.optimizer_steps;
-  copy_buffer(from.state->buffer(kParameters), to->state->buffer(kParameters));
+  copy_buffer(*from.state->buffer(kParameters), *to->state->buffer(kParameters));
   // Gradients and optimizer state lie in ready order, which is the graph's, not the split's; they
   // are copied by parameter all the same.
   for (ir::ValueId id : from.differentiated.gradient_parameters)
-    for (int i = 0; i < state_count(from.optimizer); ++i) {
-      auto source = from.state->bytes(from.state->layout().states[i][id]);
-      auto target = to->state->bytes(to->state->layout().states[i][id]);
-      if (!source.empty()) std::memcpy(target.data(), source.data(), source.size());
-    }
+    for (int i = 0; i < state_count(from.optimizer); ++i)
+      to->state->write(to->state->layout().states[i][id],
+                       from.state->read(from.state->layout().states[i][id]));
   return Executable(std::move(to));
 }
 
@@ -89,18 +87,22 @@ std::size_t specialisation_count(const Executable& executable) noexcept {
 void set_backend(Executable& executable, std::size_t partition, Backend backend) {
   check_partition(executable, partition);
   Executable::Impl& impl = executable.impl();
-  impl.backends.resize(impl.partitioned.partitions.size(), Backend::cpu);
+  impl.backends.resize(impl.partitioned.partitions.size(), Backend::device);
   impl.backends[partition] = backend;
-  impl.fallbacks.erase("partitions on the reference evaluator");
-  for (Backend used : impl.backends)
-    if (used == Backend::reference) ++impl.fallbacks["partitions on the reference evaluator"];
+  const std::pair<Backend, const char*> kinds[] = {
+      {Backend::reference, "partitions on the reference evaluator"},
+      {Backend::host, "partitions compiled for the host"}};
+  for (const auto& [kind, name] : kinds) {
+    impl.fallbacks.erase(name);
+    if (const auto count = std::ranges::count(impl.backends, kind)) impl.fallbacks[name] = count;
+  }
   impl.specialisations.clear();
   impl.last_types.clear();
   impl.last = nullptr;
 }
 Backend backend(const Executable& executable, std::size_t partition) {
   const auto& backends = executable.impl().backends;
-  return partition < backends.size() ? backends[partition] : Backend::cpu;
+  return partition < backends.size() ? backends[partition] : Backend::device;
 }
 
 void pause_tracing(Executable& executable, bool paused) { executable.impl().tracing = !paused; }

@@ -128,7 +128,8 @@ Linker::~Linker() = default;
 
 std::size_t Linker::live_modules() const noexcept { return impl_->live; }
 
-Linker::Linked Linker::link(const codegen::HostObject& object, const std::string& name) {
+Linker::Linked Linker::link(const codegen::HostObject& object, const std::string& name,
+                            CodeTarget target) {
   Linked linked;
   CollectReports reports;
   orc::ExecutionSession& session = impl_->session;
@@ -149,16 +150,23 @@ Linker::Linked Linker::link(const codegen::HostObject& object, const std::string
     checked(impl_->layer.add(code->tracker(), std::move(buffer)), "read the object", name);
     orc::SymbolLookupSet wanted;
     std::vector<orc::SymbolStringPtr> symbols;
-    for (const codegen::HostEntry& entry : object.entries) {
-      symbols.push_back(session.intern(entry.symbol));
+    auto want = [&](llvm::StringRef symbol) {
+      symbols.push_back(session.intern(symbol));
       wanted.add(symbols.back());
-    }
+    };
+    if (target == CodeTarget::device)
+      want(runtime::kDeviceModuleSymbol);
+    else
+      for (const codegen::HostEntry& entry : object.entries) want(entry.symbol);
     wanted.removeDuplicates();
     orc::SymbolMap found = checked(
         session.lookup({{&dylib, orc::JITDylibLookupFlags::MatchAllSymbols}}, std::move(wanted)),
         "link", name);
-    for (const orc::SymbolStringPtr& symbol : symbols)
-      linked.functions.push_back(found[symbol].getAddress().toPtr<runtime::HostKernel>());
+    if (target == CodeTarget::device)
+      linked.device = found[symbols[0]].getAddress().toPtr<const runtime::DeviceModule*>();
+    else
+      for (const orc::SymbolStringPtr& symbol : symbols)
+        linked.functions.push_back(found[symbol].getAddress().toPtr<runtime::HostKernel>());
   }
   linked.owner = std::move(code);
   return linked;

@@ -19,12 +19,15 @@ std::unique_ptr<runtime::Device> make_device(const SessionOptions& options) {
       {.what = "there is no device '" + options.device + "' in this build", .hint = "cpu or null"});
 }
 
-jit::CompilerOptions compiler_options(const SessionOptions& options) {
+jit::CompilerOptions compiler_options(const SessionOptions& options,
+                                      const runtime::Device& device) {
   jit::CompilerOptions compiler;
   compiler.target = codegen::detect_host();
 #if defined(RIFFLE_SANITIZE_NAME)
   compiler.target.sanitizer = RIFFLE_SANITIZE_NAME;
 #endif
+  if (const runtime::GpuInfo* gpu = device.gpu())
+    compiler.gpu = codegen::nvptx_target(gpu->sm, gpu->driver_version);
   compiler.fusion.fuse = options.fuse;
   compiler.cache_directory = options.cache_directory == "default" ? jit::default_cache_directory()
                                                                   : options.cache_directory;
@@ -41,7 +44,10 @@ std::vector<std::string> words_of(const std::string& text) {
 }  // namespace
 
 Session::Impl::Impl(SessionOptions o)
-    : Impl(o, std::make_shared<jit::Compiler>(compiler_options(o))) {}
+    : options(std::move(o)),
+      device(make_device(options)),
+      compiler_owner(std::make_shared<jit::Compiler>(compiler_options(options, *device))),
+      compiler(*compiler_owner) {}
 Session::Impl::Impl(SessionOptions o, std::shared_ptr<jit::Compiler> shared)
     : options(std::move(o)),
       device(make_device(options)),

@@ -26,13 +26,15 @@ class State {
 
   const StateLayout& layout() const noexcept { return layout_; }
   runtime::Buffer* buffer(BufferIndex index) const noexcept { return buffers_[index].get(); }
-  /// Empty on a device without host-visible memory.
-  std::span<std::byte> bytes(const Region& region) const;
+  /// Zeros on the null device.
+  std::vector<std::byte> read(const Region& region) const;
+  void write(const Region& region, std::span<const std::byte> bytes);
   void write_scalars(const OptimizerSpec& optimizer, std::int64_t step);
 
  private:
   void allocate(BufferIndex index);
   void allocate_optimizer_state();
+  void fill_with_zeros(BufferIndex index);
   runtime::Device& device_;
   const ir::Graph& graph_;
   const ir::DifferentiatedGraph& gradients_;

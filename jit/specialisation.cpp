@@ -15,28 +15,31 @@ double milliseconds_since(Clock::time_point begin) {
 struct Job {
   const ir::Graph* graph;
   std::string name;
-  std::shared_ptr<const CompiledGraph>* target;
+  CodeTarget target;
+  std::shared_ptr<const CompiledGraph>* result;
 };
 
 void compile_jobs(const std::vector<Job>& jobs, Compiler& compiler, CompileReport& report) {
   std::vector<const ir::Graph*> graphs;
   std::vector<std::string> names;
+  std::vector<CodeTarget> targets;
   for (const Job& job : jobs) {
     graphs.push_back(job.graph);
     names.push_back(job.name);
+    targets.push_back(job.target);
   }
   const CacheStatistics before = compiler.statistics();
-  auto compiled = compiler.compile_all(graphs, names);
+  auto compiled = compiler.compile_all(graphs, names, targets);
   const CacheStatistics after = compiler.statistics();
-  for (std::size_t i = 0; i < jobs.size(); ++i) *jobs[i].target = std::move(compiled[i]);
+  for (std::size_t i = 0; i < jobs.size(); ++i) *jobs[i].result = std::move(compiled[i]);
   report.modules += jobs.size();
   report.compiled += static_cast<std::size_t>(after.compiles - before.compiles);
   report.from_disk += static_cast<std::size_t>(after.disk_hits - before.disk_hits);
   report.from_memory += static_cast<std::size_t>(after.memory_hits - before.memory_hits);
 }
 
-bool uses_reference(const std::vector<Backend>& backends, std::size_t partition) {
-  return partition < backends.size() && backends[partition] == Backend::reference;
+Backend backend_of(const std::vector<Backend>& backends, std::size_t partition) {
+  return partition < backends.size() ? backends[partition] : Backend::device;
 }
 
 }  // namespace
@@ -58,11 +61,13 @@ std::unique_ptr<Specialisation> specialise(const ir::Graph& graph, const ir::Spl
   if (training) spec->backward.resize(partitions);
   std::vector<Job> jobs;
   auto add = [&](std::size_t p, const ir::Graph& part, const std::string& name,
-                 std::shared_ptr<const CompiledGraph>& target) {
-    if (uses_reference(backends, p))
-      target = reference_module(part, name);
+                 std::shared_ptr<const CompiledGraph>& result) {
+    const Backend backend = backend_of(backends, p);
+    if (backend == Backend::reference)
+      result = reference_module(part, name);
     else
-      jobs.push_back({&part, name, &target});
+      jobs.push_back(
+          {&part, name, backend == Backend::host ? CodeTarget::host : CodeTarget::device, &result});
   };
   for (std::size_t p = 0; p < partitions; ++p) {
     const ir::PartitionGradient& gradient = spec->gradients.partitions[p];
@@ -93,7 +98,8 @@ void compile_optimizer(Specialisation& spec, const OptimizerSpec& optimizer, Com
     if (type.elements() == 0) continue;
     auto [place, inserted] = graphs.try_emplace({type.dtype, type.elements()});
     if (inserted) place->second = optimizer_graph(optimizer, type.dtype, type.elements());
-    jobs.push_back({&place->second, "optimizer " + optimizer.name, &spec.optimizer[id]});
+    jobs.push_back(
+        {&place->second, "optimizer " + optimizer.name, CodeTarget::device, &spec.optimizer[id]});
   }
   CompileReport ignored;  // optimizer kernels are not partitions' modules
   compile_jobs(jobs, compiler, ignored);

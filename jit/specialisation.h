@@ -14,7 +14,9 @@
 
 namespace riffle::jit {
 
-enum class Backend : std::uint8_t { cpu, reference };
+/// What runs a partition: code for the session's device, code for the host (the same on cpu), or
+/// the double-precision evaluator.
+enum class Backend : std::uint8_t { device, host, reference };
 
 /// Buffers, modules and schedule that one run needs. Owned by an Executable.
 struct Specialisation {

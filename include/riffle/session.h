@@ -48,7 +48,9 @@ struct HostTensor {
 };
 
 struct SessionOptions {
-  std::string device = "cpu";     ///< "cpu"; "null" records and runs nothing
+  /// "cpu"; "cuda", "cuda:1"; "cuda-emulated", a GPU that this machine's CPU imitates, slowly;
+  /// "null" records and runs nothing.
+  std::string device = "cpu";
   int threads = 0;                ///< that compute, the caller's included; 0: the machine's cores
   std::int64_t memory_limit = 0;  ///< bytes of device memory; 0: none
   /// Directory of the disk cache; empty: none. "default": RIFFLE_CACHE_DIR, else
@@ -87,16 +89,22 @@ class HookStream {
   virtual ~HookStream() = default;
   /// Runs `work` on the communication stream's thread. What it throws fails the step.
   virtual void call(std::function<void()> work) = 0;
+  /// On CUDA the CUstream, to enqueue on (kernels, NCCL) with the device's context current, which
+  /// it is during the hook; nullptr elsewhere.
+  virtual void* native() const noexcept = 0;
 };
 
 /// What a hook is given. Valid during the call; for stream hooks until their work has run.
 struct GradientView {
   std::string_view parameter;  ///< its name; for partition hooks the partition's name
   TensorType type;
-  std::span<std::byte> bytes;    ///< the gradient, in its bucket; empty for partition hooks
+  /// The gradient, in its bucket; empty for partition hooks. On CUDA a host hook sees a copy, which
+  /// goes back if the hook declares to write; a stream hook sees none, only `address`.
+  std::span<std::byte> bytes;
   std::int32_t partition = 0;    ///< whose backward completed it
   std::int64_t step = 0;         ///< counted from 0
   HookStream* stream = nullptr;  ///< stream hooks only
+  void* address = nullptr;       ///< stream hooks only: the gradient on the device
 };
 
 /// Host hooks run on the hook thread while later partitions' backward is already running; stream

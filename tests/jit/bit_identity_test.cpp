@@ -216,7 +216,7 @@ TEST(BitIdentity, TheReferenceBackEndIsNear) {
     const std::size_t nodes = positions(graph);
     Cuts singletons;
     for (std::size_t k = 1; k < nodes; ++k) singletons.push_back(k);
-    const Snapshot actual = first_step(session, c, {nodes / 2}, jit::Backend::cpu);
+    const Snapshot actual = first_step(session, c, {nodes / 2}, jit::Backend::device);
     const Snapshot expected = first_step(session, c, {nodes / 2}, jit::Backend::reference);
     Random random(seed);
     for (ir::Array& array : c.arrays)
