@@ -10,9 +10,11 @@ namespace {
 constexpr EnvironmentVariable kVariables[] = {
     {"RIFFLE_CACHE_DIR", "where compiled kernels are kept; empty or unset: $XDG_CACHE_HOME/riffle"},
     {"RIFFLE_CPU", "compile for this CPU instead of the host's (a lesser one: x86-64-v3)"},
+    {"RIFFLE_PTXAS", "NVIDIA's assembler, for registers and spills in show kernels"},
     {"RIFFLE_THREADS", "number of threads that compute; unset: the cores of this machine"},
     {"XDG_CACHE_HOME", "base of the kernel cache when RIFFLE_CACHE_DIR is unset"},
     {"HOME", "base of the kernel cache and of the command history when nothing else says"},
+    {"PATH", "where ptxas is looked for when RIFFLE_PTXAS is unset"},
     {"NO_COLOR", "set: no colour in output"},
     {"TERM", "\"dumb\": no colour, no progress bar"},
     {"COLUMNS", "width of tables and timelines; unset: the terminal's"},
