@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "driver/command.h"
+#include "driver/end_key.h"
 #include "support/env.h"
 
 namespace riffle::driver {
@@ -30,6 +31,7 @@ struct CloseHistory {
 struct Prompt {
   Context* context;
   Interpreter* interpreter;
+  EndKey* end_key;
 };
 
 char* prompt_text(EditLine* edit) {
@@ -40,17 +42,20 @@ char* prompt_text(EditLine* edit) {
 }
 
 /// Waits for a key or an interrupt; libedit takes wide characters.
-int read_character(EditLine*, wchar_t* character) {
+int read_character(EditLine* edit, wchar_t* character) {
+  Prompt* prompt = nullptr;
+  el_get(edit, EL_CLIENTDATA, &prompt);
   std::mbstate_t state{};
   for (;;) {
+    char byte = 0;
+    const bool typed_before = prompt->end_key->take(byte);
     pollfd ready[] = {{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0},
                       {.fd = InterruptScope::descriptor(), .events = POLLIN, .revents = 0}};
-    if (poll(ready, 2, -1) < 0 || InterruptScope::pending()) {
+    if ((!typed_before && poll(ready, 2, -1) < 0) || InterruptScope::pending()) {
       errno = EINTR;
       return -1;
     }
-    char byte = 0;
-    const ssize_t got = read(STDIN_FILENO, &byte, 1);
+    const ssize_t got = typed_before ? 1 : read(STDIN_FILENO, &byte, 1);
     if (got <= 0) return static_cast<int>(got);
     const std::size_t used = std::mbrtowc(character, &byte, 1, &state);
     if (used == static_cast<std::size_t>(-2)) continue;  // more bytes of it are to come
@@ -169,10 +174,13 @@ int terminal_width() {
 
 int repl(Context& context, Interpreter& interpreter) {
   std::setlocale(LC_CTYPE, "");
-  Prompt prompt{&context, &interpreter};
   std::unique_ptr<EditLine, CloseEditLine> edit(el_init("riffle", stdin, stdout, stderr));
   std::unique_ptr<History, CloseHistory> history(history_init());
   if (!edit || !history) throw IoError({.what = "the terminal cannot be opened for editing"});
+  // After el_init, which sets the keys anew; libedit adopts the change when it first switches
+  // modes.
+  EndKey end_key(STDIN_FILENO);
+  Prompt prompt{&context, &interpreter, &end_key};
   HistEvent event;
   ::history(history.get(), &event, H_SETSIZE, 1000);
   ::history(history.get(), &event, H_SETUNIQUE, 1);
@@ -186,6 +194,12 @@ int repl(Context& context, Interpreter& interpreter) {
   el_set(edit.get(), EL_HIST, ::history, history.get());
   el_set(edit.get(), EL_ADDFN, "riffle-complete", "Complete", complete);
   el_set(edit.get(), EL_BIND, "^I", "riffle-complete", nullptr);
+  // The switch of modes that binds the terminal's keys, NUL for the missing one among them: now,
+  // so that what follows has the last word.
+  el_set(edit.get(), EL_PREP_TERM, 1);
+  el_set(edit.get(), EL_BIND, "^@", "em-set-mark", nullptr);
+  if (const char key[] = {end_key.key(), '\0'}; key[0])
+    el_set(edit.get(), EL_BIND, key, "em-delete-or-list", nullptr);
   el_source(edit.get(), nullptr);
 
   std::printf("riffle " RIFFLE_VERSION ". help lists the commands; quit or Ctrl-D ends.\n");
