@@ -26,14 +26,19 @@ void set(Context& context, Arguments& arguments) {
 }
 
 void device(Context& context, Arguments& arguments) {
-  const std::string name = arguments.take("cpu or null");
+  const std::string name = arguments.take("cpu, cuda, cuda-emulated or null");
   arguments.finish();
-  if (name == "cuda" || name == "cuda-emulated")
-    throw BackendAbsent({.what = "device " + name + ": there is no CUDA back end in this build yet",
-                         .hint = "device cpu"});
   SessionOptions options = context.session_options();
   options.device = name;
-  context.set_session_options(options);
+  try {
+    context.set_session_options(options);
+  } catch (const DeviceError& error) {
+    if (!name.starts_with("cuda")) throw;
+    throw BackendAbsent({.what = std::string(error.message()),
+                         .where = std::string(error.where()),
+                         .hint = std::string(error.hint()),
+                         .foreign = std::string(error.foreign())});
+  }
   context.output().result({{"command", "device"}, {"name", name}}, "device " + name);
 }
 
@@ -142,7 +147,8 @@ void many_ranks(Context&, Arguments& arguments) {
 }
 
 constexpr Command kCommands[] = {
-    {"device", "device cpu|null", "Chooses the device; null records and runs nothing.", device,
+    {"device", "device cpu|cuda[:N]|cuda-emulated|null",
+     "Chooses the device; cuda-emulated is a GPU that the CPU imitates; null runs nothing.", device,
      Completes::words, "cpu null cuda cuda-emulated"},
     {"backend", "backend K reference|cpu",
      "Runs partition K by the double-precision evaluator, or compiled.", backend},

@@ -4,6 +4,7 @@
 #include "codegen/host/host_codegen.h"
 #include "driver/command.h"
 #include "driver/format.h"
+#include "driver/show_code.h"
 #include "io/safetensors.h"
 
 namespace riffle::driver {
@@ -116,26 +117,6 @@ std::string partition_tables(const ir::PartitionedGraph& graph) {
   return text;
 }
 
-/// Both directions of a partition's code, through `render`.
-template <typename Render>
-std::string both_directions(Context& context, std::size_t partition, Render render) {
-  Executable& executable = context.executable();
-  std::string text = "forward\n" + render(jit::forward_module(executable, partition));
-  if (const jit::CompiledGraph* backward = jit::backward_module(executable, partition))
-    text += "\nbackward\n" + render(*backward);
-  return text;
-}
-
-std::string show_code(Context& context, std::size_t partition, bool assembly) {
-  return both_directions(context, partition, [&](const jit::CompiledGraph& code) {
-    if (code.program.kernels.empty()) return std::string("(no kernels)\n");
-    if (code.image.kernels.front().host_function) return std::string("(the reference evaluator)\n");
-    const codegen::HostText text = codegen::host_text(
-        code.program, jit::compiler(context.session()).options().target, "riffle_");
-    return assembly ? text.assembly : text.llvm_ir;
-  });
-}
-
 std::string show_memory(Context& context) {
   const MemoryReport memory = context.executable().memory();
   std::string text;
@@ -189,20 +170,15 @@ void show(Context& context, Arguments& arguments) {
     const ir::Graph& graph = what == "forward" ? parts[k].forward : parts[k].backward;
     text = graph.outputs.empty() ? "(nothing to compute)\n" : ir::print(graph);
   } else if (what == "kernels") {
-    const std::size_t k = partition_argument(arguments);
-    text = both_directions(
-        context, k, [](const jit::CompiledGraph& code) { return codegen::print(code.program); });
+    text = kernels_text(context, partition_argument(arguments));
   } else if (what == "schedule") {
     text = runtime::print(*jit::schedule(context.executable()));
   } else if (what == "memory") {
     text = show_memory(context);
-  } else if (what == "llvm" || what == "asm") {
-    text = show_code(context, partition_argument(arguments), what == "asm");
+  } else if (what == "llvm" || what == "asm" || what == "ptx") {
+    text = code_text(context, partition_argument(arguments), what);
   } else if (what == "cache") {
     text = show_cache(context);
-  } else if (what == "ptx") {
-    throw BackendAbsent(
-        {.what = "there is no CUDA back end in this build yet", .hint = "show asm K"});
   } else {
     throw UsageError({.what = "cannot show '" + what + "'"});
   }
@@ -219,9 +195,10 @@ constexpr Command kCommands[] = {
      "nodes params bytes markers none at"},
     {"show",
      "show graph [text] | partitions | stitched | forward K | backward K | kernels K | schedule | "
-     "memory | llvm K | asm K | cache | settings",
+     "memory | llvm K | asm K | ptx K | cache | settings",
      "Prints what riffle made of the graph.", show, Completes::words,
-     "graph partitions stitched forward backward kernels schedule memory llvm asm cache settings"},
+     "graph partitions stitched forward backward kernels schedule memory llvm asm ptx cache "
+     "settings"},
     {"print", "print VALUE[slice]", "Prints a tensor: print grad/net1.weight[0, :8]", print,
      Completes::value},
     {"dump", "dump FILE.safetensors",
