@@ -70,7 +70,7 @@ TEST_F(Program, AnAbsentBackEndIsStatus77) {
   for (const char* text : {"device cuda", "device cuda-emulated"}) {
     const Ran ran = commands(text);
     EXPECT_EQ(ran.status, 77) << text;
-    EXPECT_NE(ran.err.find("no CUDA back end"), std::string::npos) << ran.err;
+    EXPECT_NE(ran.err.find("cuda"), std::string::npos) << ran.err;
   }
   EXPECT_EQ(commands(std::string(kSmall) + "backend 0 cuda").status, 77);
   EXPECT_EQ(commands(std::string(kSmall) + "show ptx 0").status, 77);
