@@ -1,40 +1,13 @@
 // KernelProgram → one LLVM module, a function a kernel → object bytes.
 #include <llvm/IR/IRBuilder.h>
-#include <llvm/IR/MDBuilder.h>
 #include <llvm/IR/Module.h>
 
-#include <numeric>
-
-#include "codegen/host/compile_module.h"
-#include "codegen/host/emit.h"
+#include "codegen/emit/compile_module.h"
+#include "codegen/host/host_emit.h"
+#include "codegen/host/target.h"
 
 namespace riffle::codegen {
 namespace {
-
-/// TBAA tags: operands whose bytes may be the same get the same one.
-std::vector<llvm::MDNode*> access_tags(llvm::LLVMContext& context, const KernelSpec& spec) {
-  std::vector<std::size_t> group(spec.operands.size());
-  std::iota(group.begin(), group.end(), std::size_t{0});
-  auto unite = [&](std::size_t a, std::size_t b) {
-    const std::size_t from = group[b], to = group[a];
-    for (std::size_t& g : group)
-      if (g == from) g = to;
-  };
-  for (std::size_t a = 0; a < group.size(); ++a)
-    for (std::size_t b = a + 1; b < group.size(); ++b)
-      if (spec.operands[a].slot == spec.operands[b].slot) unite(a, b);
-  for (const auto& [written, read] : spec.may_alias)
-    unite(static_cast<std::size_t>(written), static_cast<std::size_t>(read));
-
-  llvm::MDBuilder metadata(context);
-  llvm::MDNode* root = metadata.createTBAARoot("riffle operands");
-  std::vector<llvm::MDNode*> tags;
-  for (std::size_t g : group) {
-    llvm::MDNode* type = metadata.createTBAAScalarTypeNode("operand " + std::to_string(g), root);
-    tags.push_back(metadata.createTBAAStructTagNode(type, type, 0));
-  }
-  return tags;
-}
 
 runtime::KernelGeometry emit_kernel(llvm::Module& module, const KernelProgram& program,
                                     const KernelSpec& spec, const HostTarget& target,
@@ -51,14 +24,28 @@ runtime::KernelGeometry emit_kernel(llvm::Module& module, const KernelProgram& p
     function->addParamAttr(pointer_argument, llvm::Attribute::NoAlias);
   ir.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", function));
 
-  EmitContext c{.module = module,
-                .function = function,
-                .ir = ir,
-                .program = program,
-                .spec = spec,
-                .target = target,
-                .operand_addresses = {},
-                .access_tags = access_tags(context, spec)};
+  HostContext c{{.module = module,
+                 .function = function,
+                 .ir = ir,
+                 .program = program,
+                 .spec = spec,
+                 .traits = {.masked_vectors = true, .gathers = has_avx512(target)},
+                 .index_type = ir.getInt64Ty(),
+                 .operand_addresses = {},
+                 .access_tags = access_tags(context, spec),
+                 .constant_operands = {},
+                 .report_index = {}},
+                target};
+  c.report_index = [&](llvm::Value* value, std::int64_t size) {
+    auto put = [&](llvm::Value* field, std::uint64_t offset) {
+      llvm::Value* at = ir.CreateConstInBoundsGEP1_64(ir.getInt8Ty(), c.status(), offset);
+      ir.CreateAlignedStore(field, at, llvm::Align(8))
+          ->setOrdering(llvm::AtomicOrdering::Monotonic);
+    };
+    put(value, offsetof(runtime::KernelStatus, value));
+    put(ir.getInt64(static_cast<std::uint64_t>(size)), offsetof(runtime::KernelStatus, limit));
+    put(ir.getInt64(runtime::kIndexOutOfRange), offsetof(runtime::KernelStatus, code));
+  };
   llvm::MDNode* empty = llvm::MDNode::get(context, {});
   llvm::MDNode* alignment = llvm::MDNode::get(
       context, llvm::ConstantAsMetadata::get(ir.getInt64(runtime::kOperandAlignment)));
@@ -88,7 +75,7 @@ runtime::KernelGeometry emit_kernel(llvm::Module& module, const KernelProgram& p
 ModuleResult compile(const KernelProgram& program, const HostTarget& target,
                      const std::string& prefix, const ModuleOptions& options,
                      std::vector<HostEntry>& entries) {
-  return compile_module(target, prefix, options, [&](llvm::Module& module) {
+  return compile_module(code_target(target), prefix, options, [&](llvm::Module& module) {
     for (const KernelSpec& spec : program.kernels) {
       const std::string symbol = prefix + spec.name;
       entries.push_back({symbol, emit_kernel(module, program, spec, target, symbol)});
@@ -109,9 +96,9 @@ HostObject compile_host(const KernelProgram& program, const HostTarget& target,
 HostText host_text(const KernelProgram& program, const HostTarget& target,
                    const std::string& prefix) {
   std::vector<HostEntry> entries;
-  return compile(program, target, prefix, {.optimise = target.opt_level > 0, .want_text = true},
-                 entries)
-      .text;
+  ModuleResult result = compile(program, target, prefix,
+                                {.optimise = target.opt_level > 0, .want_text = true}, entries);
+  return {std::move(result.llvm_ir), std::move(result.assembly)};
 }
 
 }  // namespace riffle::codegen

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "codegen/kernel_spec.h"
+#include "codegen/llvm_version.h"
 #include "runtime/kernel_abi.h"
 
 namespace riffle::codegen {
@@ -46,9 +47,5 @@ HostObject compile_host(const KernelProgram& program, const HostTarget& target,
 /// The optimised IR and the assembly, for `show llvm` and `show asm`.
 HostText host_text(const KernelProgram& program, const HostTarget& target,
                    const std::string& prefix);
-
-/// Fatal errors inside LLVM that were turned into exceptions so far in this process.
-std::size_t llvm_fatal_errors() noexcept;
-std::string llvm_version();
 
 }  // namespace riffle::codegen

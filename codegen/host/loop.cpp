@@ -17,7 +17,7 @@ constexpr std::int64_t kGatheredLanes = 128;
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 }  // namespace
 
-runtime::KernelGeometry emit_loop(EmitContext& c, const LoopBody& original) {
+runtime::KernelGeometry emit_loop(HostContext& c, const LoopBody& original) {
   llvm::IRBuilder<>& ir = c.ir;
   LoopBody body = original;
   const std::int64_t points = element_count(body.space);

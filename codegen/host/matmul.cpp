@@ -1,11 +1,11 @@
 // MatmulBody → LLVM IR for the host: the loops over tasks, blocks of k, groups, panels and tiles.
 // Start reading at MatmulEmitter::emit; matmul_plan.h says what is what.
+#include "codegen/emit/scalar_llvm.h"
 #include "codegen/host/matmul_emitter.h"
-#include "codegen/host/scalar_llvm.h"
 
 namespace riffle::codegen {
 
-MatmulEmitter::MatmulEmitter(EmitContext& context, const MatmulBody& body)
+MatmulEmitter::MatmulEmitter(HostContext& context, const MatmulBody& body)
     : c_(context),
       ir_(context.ir),
       body_(body),
@@ -170,7 +170,7 @@ runtime::KernelGeometry MatmulEmitter::emit() {
   return {.tasks = plan_.tasks, .scratch_bytes = plan_.scratch_bytes, .work_ns = flops / 100};
 }
 
-runtime::KernelGeometry emit_matmul(EmitContext& context, const MatmulBody& body) {
+runtime::KernelGeometry emit_matmul(HostContext& context, const MatmulBody& body) {
   return MatmulEmitter(context, body).emit();
 }
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "codegen/host/emit.h"
+#include "codegen/host/host_emit.h"
 #include "codegen/host/loops.h"
 #include "codegen/host/matmul_plan.h"
 
@@ -14,7 +14,7 @@ namespace riffle::codegen {
 
 class MatmulEmitter {
  public:
-  MatmulEmitter(EmitContext& context, const MatmulBody& body);
+  MatmulEmitter(HostContext& context, const MatmulBody& body);
   runtime::KernelGeometry emit();
 
  private:
@@ -113,7 +113,7 @@ class MatmulEmitter {
 
   llvm::Value* first_lanes(int width, std::int64_t count);  ///< a constant mask
 
-  EmitContext& c_;
+  HostContext& c_;
   llvm::IRBuilder<>& ir_;
   const MatmulBody& body_;
   MatmulPlan plan_;

@@ -1,7 +1,7 @@
 // From sums to results: rounded once to the product's dtype, then the epilogue's expressions, with
 // vector lanes along the dimension in which the result lies side by side.
+#include "codegen/emit/scalar_llvm.h"
 #include "codegen/host/matmul_emitter.h"
-#include "codegen/host/scalar_llvm.h"
 
 namespace riffle::codegen {
 

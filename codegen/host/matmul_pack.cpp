@@ -1,7 +1,7 @@
 // Packing: operands → panels and tiles of accumulators, in the order in which the register tile
 // reads them. Masks here are constants: what is left over is known from the shape.
+#include "codegen/emit/scalar_llvm.h"
 #include "codegen/host/matmul_emitter.h"
-#include "codegen/host/scalar_llvm.h"
 
 namespace riffle::codegen {
 

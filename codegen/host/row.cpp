@@ -8,9 +8,9 @@
 // Start reading at emit_row.
 #include <algorithm>
 
+#include "codegen/emit/reduction.h"
+#include "codegen/emit/scalar_llvm.h"
 #include "codegen/host/loops.h"
-#include "codegen/host/reduction.h"
-#include "codegen/host/scalar_llvm.h"
 #include "codegen/host/target.h"
 #include "riffle/error.h"
 
@@ -21,7 +21,7 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 
 class RowEmitter {
  public:
-  RowEmitter(EmitContext& context, const RowBody& original)
+  RowEmitter(HostContext& context, const RowBody& original)
       : c_(context), ir_(context.ir), body_(original) {
     std::vector<Affine*> affines;
     auto collect = [&](Affine& affine) { affines.push_back(&affine); };
@@ -434,7 +434,7 @@ class RowEmitter {
     if (reducer.keeps_index()) state[slot + 1] = a.index;
   }
 
-  EmitContext& c_;
+  HostContext& c_;
   llvm::IRBuilder<>& ir_;
   RowBody body_;
   std::int64_t rows_ = 0, row_length_ = 0;
@@ -446,7 +446,7 @@ class RowEmitter {
 
 }  // namespace
 
-runtime::KernelGeometry emit_row(EmitContext& context, const RowBody& body) {
+runtime::KernelGeometry emit_row(HostContext& context, const RowBody& body) {
   return RowEmitter(context, body).emit();
 }
 

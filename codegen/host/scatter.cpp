@@ -5,8 +5,8 @@
 // and adds its part of every contribution, in order.
 #include <algorithm>
 
+#include "codegen/emit/scalar_llvm.h"
 #include "codegen/host/loops.h"
-#include "codegen/host/scalar_llvm.h"
 #include "ir/array.h"
 
 namespace riffle::codegen {
@@ -16,7 +16,7 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 
 class ScatterEmitter {
  public:
-  ScatterEmitter(EmitContext& context, const ScatterBody& body)
+  ScatterEmitter(HostContext& context, const ScatterBody& body)
       : c_(context), ir_(context.ir), body_(body), dense_(ir::strides_of(body.out_shape)) {}
 
   runtime::KernelGeometry emit() {
@@ -194,7 +194,7 @@ class ScatterEmitter {
            body_.out);
   }
 
-  EmitContext& c_;
+  HostContext& c_;
   llvm::IRBuilder<>& ir_;
   const ScatterBody& body_;
   std::vector<std::int64_t> dense_;
@@ -203,7 +203,7 @@ class ScatterEmitter {
 
 }  // namespace
 
-runtime::KernelGeometry emit_scatter(EmitContext& context, const ScatterBody& body) {
+runtime::KernelGeometry emit_scatter(HostContext& context, const ScatterBody& body) {
   return ScatterEmitter(context, body).emit();
 }
 

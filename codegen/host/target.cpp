@@ -208,9 +208,14 @@ void check_target(const HostTarget& target) {
     reject(fmt::format("unknown sanitizer '{}'", target.sanitizer), "address or thread");
 }
 
-bool is_sanitizer_symbol(std::string_view name) {
-  return std::ranges::any_of(std::array{"__asan_", "__tsan_", "__ubsan_", "__sanitizer_"},
-                             [&](const char* prefix) { return name.starts_with(prefix); });
+CodeTarget code_target(const HostTarget& target) {
+  check_target(target);
+  return {.triple = target.triple,
+          .cpu = target.cpu,
+          .features = target.features,
+          .opt_level = target.opt_level,
+          .vector_bytes = target.vector_bytes,
+          .sanitizer = target.sanitizer};
 }
 
 bool has_avx512(const HostTarget& target) {

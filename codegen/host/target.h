@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "codegen/emit/compile_module.h"
 #include "codegen/host/host_codegen.h"
 
 namespace riffle::codegen {
@@ -10,11 +11,10 @@ namespace riffle::codegen {
 /// Throws CompileError for a triple, CPU, feature or setting that is not in our tables.
 void check_target(const HostTarget& target);
 
+/// As LLVM is told.
+CodeTarget code_target(const HostTarget& target);
+
 /// Masked loads, stores and gathers are instructions of every element size.
 bool has_avx512(const HostTarget& target);
-
-/// What a sanitizer's passes call: the only symbols that code may leave undefined, and that are
-/// looked up in the process.
-bool is_sanitizer_symbol(std::string_view name);
 
 }  // namespace riffle::codegen

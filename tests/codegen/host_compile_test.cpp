@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "codegen/host/compile_module.h"
+#include "codegen/host/target.h"
 #include "host_run.h"
 #include "ir/builder.h"
 #include "ir/passes.h"
@@ -61,7 +61,7 @@ TEST(HostCompile, RefusesIrThatKernelsDoNotHave) {
   const HostTarget target = detect_host();
   const auto message = [&](const std::string& body, const std::string& declarations = "") {
     return refused([&] {
-      compile_text(target,
+      compile_text(code_target(target),
                    "define float @f(float %x, float %y) {\n" + body + "\n}\n" + declarations, {});
     });
   };
@@ -87,7 +87,7 @@ TEST(HostCompile, RefusesObjectsWithUndefinedSymbols) {
   const std::string text =
       "define float @f(float %x, float %y) {\n%r = frem float %x, %y\nret float %r\n}\n";
   const std::string message =
-      refused([&] { compile_text(detect_host(), text, {.check_ir = false}); });
+      refused([&] { compile_text(code_target(detect_host()), text, {.rules = IrRules::any}); });
   EXPECT_NE(message.find("fmodf"), std::string::npos) << message;
 }
 
@@ -109,7 +109,7 @@ TEST(HostCompile, SurvivesWhatLlvmCannotSelect) {
   for (std::size_t k = 1; k <= 3; ++k) {
     const std::string message = [&] {
       const test::LeaksAllowed abandoned;  // what LLVM was in the middle of cannot be destroyed
-      return refused([&] { compile_text(target, text, {.check_ir = false}); });
+      return refused([&] { compile_text(code_target(target), text, {.rules = IrRules::any}); });
     }();
     EXPECT_NE(message.find("LLVM gave up"), std::string::npos) << message;
     EXPECT_EQ(llvm_fatal_errors(), before + k);

@@ -1,6 +1,6 @@
 // Generated code against the host evaluator, bit for bit: every operation of ScalarBuilder, every
 // dtype, scalars and vectors. And the bounds of the elementary functions on a million points each.
-#include "codegen/host/scalar_llvm.h"
+#include "codegen/emit/scalar_llvm.h"
 
 #include <gtest/gtest.h>
 #include <llvm/IR/Module.h>
@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-#include "codegen/host/compile_module.h"
+#include "codegen/host/target.h"
 #include "ir/math.h"
 #include "ir/scalar_eval.h"
 #include "jit/compile_partition.h"
@@ -81,10 +81,11 @@ class Kernels {
     HostObject object;
     for (std::size_t k = 0; k < cases.size(); ++k)
       object.entries.push_back({.symbol = "case_" + std::to_string(k), .geometry = {}});
-    object.object = compile_module(target, "scalar_llvm_test", {}, [&](llvm::Module& module) {
-                      for (std::size_t k = 0; k < cases.size(); ++k)
-                        emit_case(module, object.entries[k].symbol, cases[k], width);
-                    }).object;
+    object.object =
+        compile_module(code_target(target), "scalar_llvm_test", {}, [&](llvm::Module& module) {
+          for (std::size_t k = 0; k < cases.size(); ++k)
+            emit_case(module, object.entries[k].symbol, cases[k], width);
+        }).object;
     linked_ = linker_.link(object, "scalar_llvm_test");
   }
   /// `count` is a multiple of the width.

@@ -5,38 +5,20 @@
 // the stride in the lane dimension: 0 a scalar, 1 a vector (masked where lanes are inactive or a
 // guard fails), otherwise a gather. Start reading at `emit_exprs`.
 #include <algorithm>
-#include <limits>
+#include <numeric>
 
-#include "codegen/host/emit.h"
-#include "codegen/host/scalar_llvm.h"
-#include "codegen/host/target.h"
+#include "codegen/emit/emit.h"
+#include "codegen/emit/scalar_llvm.h"
 #include "riffle/error.h"
 
 namespace riffle::codegen {
-
-llvm::Value* EmitContext::operand(std::int32_t index) const {
-  return operand_addresses[static_cast<std::size_t>(index)];
-}
-const TensorType& EmitContext::operand_type(std::int32_t index) const {
-  const std::int32_t slot = spec.operands[static_cast<std::size_t>(index)].slot;
-  return program.slots[static_cast<std::size_t>(slot)].type;
-}
-DType EmitContext::operand_dtype(std::int32_t index) const { return operand_type(index).dtype; }
-
-void EmitContext::tag(llvm::Value* access, std::int32_t operand) const {
-  if (auto* instruction = llvm::dyn_cast<llvm::Instruction>(access))
-    instruction->setMetadata(llvm::LLVMContext::MD_tbaa,
-                             access_tags[static_cast<std::size_t>(operand)]);
-}
 
 llvm::Value* widen(EmitContext& context, llvm::Value* value, int width) {
   if (width == 1 || value->getType()->isVectorTy()) return value;
   return context.ir.CreateVectorSplat(static_cast<unsigned>(width), value);
 }
 
-namespace {
-template <class Body>
-void when(EmitContext& context, llvm::Value* condition, Body body) {
+void emit_if(EmitContext& context, llvm::Value* condition, const std::function<void()>& body) {
   auto* inside = llvm::BasicBlock::Create(context.module.getContext(), "when", context.function);
   auto* after = llvm::BasicBlock::Create(context.module.getContext(), "after", context.function);
   context.ir.CreateCondBr(condition, inside, after);
@@ -45,7 +27,31 @@ void when(EmitContext& context, llvm::Value* condition, Body body) {
   context.ir.CreateBr(after);
   context.ir.SetInsertPoint(after);
 }
-}  // namespace
+
+std::vector<bool> dependencies(const std::vector<Expr>& exprs, std::span<const ExprId> ids) {
+  std::vector<bool> needed(exprs.size());
+  for (ExprId id : ids) needed[static_cast<std::size_t>(id)] = true;
+  for (std::size_t e = exprs.size(); e-- > 0;) {
+    if (!needed[e]) continue;
+    for (ExprId argument : exprs[e].arguments) needed[static_cast<std::size_t>(argument)] = true;
+    for (const Indirect& indirect : exprs[e].indirect)
+      needed[static_cast<std::size_t>(indirect.index)] = true;
+  }
+  return needed;
+}
+
+std::int64_t alignment_of(const EmitContext& context, std::int32_t operand, const Affine& affine,
+                          const Lanes& lanes, std::int64_t limit) {
+  std::int64_t multiple = affine.offset;
+  for (std::size_t d = 0; d < affine.strides.size(); ++d)
+    multiple = std::gcd(
+        multiple, affine.strides[d] *
+                      (static_cast<std::int32_t>(d) == lanes.lane_dim ? lanes.lane_alignment : 1));
+  const std::int64_t size = size_of(context.operand_dtype(operand));
+  std::int64_t alignment = std::min(limit, std::max(context.operand_alignment, size));
+  while (alignment > size && multiple * size % alignment != 0) alignment /= 2;
+  return std::max(alignment, size);
+}
 
 llvm::Value* checked_index(EmitContext& context, llvm::Value* index, std::int64_t size,
                            llvm::Value* mask) {
@@ -63,7 +69,7 @@ llvm::Value* checked_index(EmitContext& context, llvm::Value* index, std::int64_
       mask = ir.CreateOrReduce(mask);
     reported = ir.CreateAnd(bad, mask);
   }
-  when(context, vector ? ir.CreateOrReduce(reported) : reported, [&] {
+  emit_if(context, vector ? ir.CreateOrReduce(reported) : reported, [&] {
     llvm::Value* value = index;
     if (vector) {
       llvm::Type* bits = ir.getIntNTy(vector->getNumElements());
@@ -71,14 +77,7 @@ llvm::Value* checked_index(EmitContext& context, llvm::Value* index, std::int64_
                                                    ir.CreateBitCast(reported, bits), ir.getTrue());
       value = ir.CreateExtractElement(index, ir.CreateZExt(lane, ir.getInt64Ty()));
     }
-    auto put = [&](llvm::Value* field, std::uint64_t offset) {
-      llvm::Value* at = ir.CreateConstInBoundsGEP1_64(ir.getInt8Ty(), context.status(), offset);
-      ir.CreateAlignedStore(field, at, llvm::Align(8))
-          ->setOrdering(llvm::AtomicOrdering::Monotonic);
-    };
-    put(value, offsetof(runtime::KernelStatus, value));
-    put(ir.getInt64(static_cast<std::uint64_t>(size)), offsetof(runtime::KernelStatus, limit));
-    put(ir.getInt64(runtime::kIndexOutOfRange), offsetof(runtime::KernelStatus, code));
+    context.report_index(value, size);
   });
   return ir.CreateSelect(bad, constant(0), index);
 }
@@ -118,9 +117,10 @@ class ExprEmitter {
     const std::int64_t stride = lane_stride(store.address);
     llvm::Value* address = ir_.CreateInBoundsGEP(element, base, uniform_part(store.address));
     if (width == 1 || stride == 1) {
+      const llvm::Align whole = vector_align(store.operand, store.address);
       c_.tag(lanes_.mask ? static_cast<llvm::Value*>(
-                               ir_.CreateMaskedStore(memory, address, align, lanes_.mask))
-                         : ir_.CreateAlignedStore(memory, address, align),
+                               ir_.CreateMaskedStore(memory, address, whole, lanes_.mask))
+                         : ir_.CreateAlignedStore(memory, address, whole),
              store.operand);
       return;
     }
@@ -134,8 +134,7 @@ class ExprEmitter {
     // One element after the other; the mask is a prefix only sometimes, so each lane asks it.
     for (int lane = 0; lane < width; ++lane) {
       auto store_lane = [&] {
-        llvm::Value* at = ir_.CreateInBoundsGEP(
-            element, address, ir_.getInt64(static_cast<std::uint64_t>(lane * stride)));
+        llvm::Value* at = ir_.CreateInBoundsGEP(element, address, c_.index(lane * stride));
         c_.tag(ir_.CreateAlignedStore(
                    ir_.CreateExtractElement(memory, static_cast<std::uint64_t>(lane)), at, align),
                store.operand);
@@ -144,13 +143,21 @@ class ExprEmitter {
         store_lane();
         continue;
       }
-      when(c_, ir_.CreateExtractElement(lanes_.mask, static_cast<std::uint64_t>(lane)), store_lane);
+      emit_if(c_, ir_.CreateExtractElement(lanes_.mask, static_cast<std::uint64_t>(lane)),
+              store_lane);
     }
   }
 
  private:
   std::int64_t lane_stride(const Affine& affine) const {
     return lanes_.width == 1 ? 0 : affine.strides[static_cast<std::size_t>(lanes_.lane_dim)];
+  }
+
+  /// Of the vector that an access of stride 1 moves.
+  llvm::Align vector_align(std::int32_t operand, const Affine& affine) const {
+    const std::int64_t bytes = size_of(c_.operand_dtype(operand)) * lanes_.width;
+    return llvm::Align(
+        static_cast<std::uint64_t>(alignment_of(c_, operand, affine, lanes_, bytes)));
   }
 
   /// The affine in the first lane.
@@ -160,22 +167,19 @@ class ExprEmitter {
       const std::int64_t stride = affine.strides[d];
       if (stride == 0) continue;
       llvm::Value* term = lanes_.indices[d];
-      if (stride != 1)
-        term = ir_.CreateNSWMul(term, ir_.getInt64(static_cast<std::uint64_t>(stride)));
+      if (stride != 1) term = ir_.CreateNSWMul(term, c_.index(stride));
       sum = sum ? ir_.CreateNSWAdd(sum, term) : term;
     }
-    if (!sum) return ir_.getInt64(static_cast<std::uint64_t>(affine.offset));
-    if (affine.offset != 0)
-      sum = ir_.CreateNSWAdd(sum, ir_.getInt64(static_cast<std::uint64_t>(affine.offset)));
+    if (!sum) return c_.index(affine.offset);
+    if (affine.offset != 0) sum = ir_.CreateNSWAdd(sum, c_.index(affine.offset));
     return sum;
   }
 
-  /// 0, stride, 2·stride … as i64.
+  /// 0, stride, 2·stride …
   llvm::Value* ramp(std::int64_t stride) {
-    std::vector<std::uint64_t> values(static_cast<std::size_t>(lanes_.width));
-    for (std::size_t k = 0; k < values.size(); ++k)
-      values[k] = k * static_cast<std::uint64_t>(stride);
-    return llvm::ConstantDataVector::get(c_.module.getContext(), values);
+    std::vector<llvm::Constant*> values;
+    for (int k = 0; k < lanes_.width; ++k) values.push_back(c_.index(k * stride));
+    return llvm::ConstantVector::get(values);
   }
 
   /// The affine in every lane, or a scalar when it is the same in all.
@@ -190,8 +194,10 @@ class ExprEmitter {
     llvm::Value* value = value_of(expr.address);
     LlvmScalarBuilder& builder = value->getType()->isVectorTy() ? vector_ : scalar_;
     return LlvmScalarBuilder::unwrap(
-        builder.cast(LlvmScalarBuilder::wrap(value, DType::i64), expr.dtype));
+        builder.cast(LlvmScalarBuilder::wrap(value, index_dtype()), expr.dtype));
   }
+
+  DType index_dtype() const { return c_.index_type->getBitWidth() == 64 ? DType::i64 : DType::i32; }
 
   llvm::Value* emit_op(const Expr& expr, const std::vector<Expr>& exprs,
                        std::span<llvm::Value* const> values) {
@@ -225,12 +231,26 @@ class ExprEmitter {
     return ir_.CreateAnd(a, b);
   }
 
+  /// Lanes that start at a multiple of their width lie wholly inside bounds that are multiples too.
+  bool same_in_all_lanes(const Guard& guard) const {
+    if (lanes_.width == 1 || lanes_.lane_alignment % lanes_.width != 0) return false;
+    if (lane_stride(guard.value) != 1) return false;
+    const std::int64_t width = lanes_.width;
+    if ((guard.value.offset - guard.lower) % width != 0 || (guard.upper - guard.lower) % width != 0)
+      return false;
+    for (std::size_t d = 0; d < guard.value.strides.size(); ++d)
+      if (static_cast<std::int32_t>(d) != lanes_.lane_dim && guard.value.strides[d] % width != 0)
+        return false;
+    return true;
+  }
+
   /// i1 or a vector of it; null when the guards hold everywhere.
   llvm::Value* emit_guards(const Expr& expr) {
     llvm::Value* holds = nullptr;
     for (const Guard& guard : expr.guards) {
       // lower ≤ v < upper as one unsigned comparison.
-      llvm::Value* value = value_of(guard.value);
+      llvm::Value* value =
+          same_in_all_lanes(guard) ? uniform_part(guard.value) : value_of(guard.value);
       auto constant = [&](std::int64_t v) -> llvm::Value* {
         return llvm::ConstantInt::get(value->getType(), static_cast<std::uint64_t>(v), true);
       };
@@ -260,6 +280,8 @@ class ExprEmitter {
       index = LlvmScalarBuilder::unwrap(
           builder.cast(LlvmScalarBuilder::wrap(index, exprs[at].dtype), DType::i64));
       index = checked_index(c_, index, indirect.size, mask);
+      if (c_.index_type->getBitWidth() < 64)
+        index = ir_.CreateTrunc(index, with_width(c_.index_type, is_vector ? lanes_.width : 1));
       llvm::Value* offset =
           indirect.stride == 1
               ? index
@@ -285,8 +307,14 @@ class ExprEmitter {
       llvm::Value* value = widen(c_, load_scalar(expr, dtype, start, any), width);
       return ir_.CreateSelect(mask, value, widen(c_, fill(expr, scalar_), width));
     }
+    if (stride == 1 && !lane_offset) {
+      if (mask && !c_.traits.masked_vectors && !mask->getType()->isVectorTy() &&
+          c_.operand_type(expr.operand).elements() >= width)
+        return load_uniformly_guarded(expr, dtype, start, mask);
+      if (mask) mask = widen(c_, mask, width);
+      if (!mask || c_.traits.masked_vectors) return load_contiguous(expr, dtype, start, mask);
+    }
     if (mask) mask = widen(c_, mask, width);
-    if (stride == 1 && !lane_offset) return load_contiguous(expr, dtype, start, mask);
     llvm::Value* addresses = ir_.CreateAdd(widen(c_, start, width), ramp(stride));
     if (lane_offset) addresses = ir_.CreateAdd(addresses, lane_offset);
     return load_gather(expr, dtype, addresses, mask);
@@ -306,7 +334,7 @@ class ExprEmitter {
     if (guard) {
       if (c_.operand_type(expr.operand).elements() == 0) return fill(expr, scalar_);
       // Element 0 exists: loading it where the guard fails needs no branch.
-      start = ir_.CreateSelect(guard, start, ir_.getInt64(0));
+      start = ir_.CreateSelect(guard, start, c_.index(0));
     }
     llvm::Value* loaded = ir_.CreateAlignedLoad(
         type, ir_.CreateInBoundsGEP(type, c_.operand(expr.operand), start), align);
@@ -319,7 +347,7 @@ class ExprEmitter {
                                llvm::Value* mask) {
     llvm::Type* element = memory_type(c_.module.getContext(), dtype);
     llvm::Type* type = with_width(element, lanes_.width);
-    const llvm::Align align(static_cast<std::uint64_t>(size_of(dtype)));
+    const llvm::Align align = load_align(expr);
     llvm::Value* address = ir_.CreateInBoundsGEP(element, c_.operand(expr.operand), start);
     // Where a guard fails the address may lie outside the operand.
     if (!expr.guards.empty()) address = ir_.CreateGEP(element, c_.operand(expr.operand), start);
@@ -330,6 +358,27 @@ class ExprEmitter {
     return LlvmScalarBuilder::unwrap(vector_.from_memory(loaded, dtype));
   }
 
+  /// A vector that a guard hides as a whole: where it does, the first elements are read instead.
+  llvm::Value* load_uniformly_guarded(const Expr& expr, DType dtype, llvm::Value* start,
+                                      llvm::Value* guard) {
+    llvm::Type* element = memory_type(c_.module.getContext(), dtype);
+    start = ir_.CreateSelect(guard, start, c_.index(0));
+    llvm::Value* loaded = ir_.CreateAlignedLoad(
+        with_width(element, lanes_.width),
+        ir_.CreateInBoundsGEP(element, c_.operand(expr.operand), start), load_align(expr));
+    c_.tag(loaded, expr.operand);
+    return LlvmScalarBuilder::unwrap(
+        vector_.from_memory(ir_.CreateSelect(guard, loaded, memory_fill(expr, dtype)), dtype));
+  }
+
+  /// As alignment_of, of a load whose address also has indirect parts.
+  llvm::Align load_align(const Expr& expr) const {
+    Affine affine = expr.address;
+    for (const Indirect& indirect : expr.indirect)
+      affine.offset = std::gcd(affine.offset, indirect.stride);
+    return vector_align(expr.operand, affine);
+  }
+
   llvm::Value* load_gather(const Expr& expr, DType dtype, llvm::Value* addresses,
                            llvm::Value* mask) {
     llvm::Type* element = memory_type(c_.module.getContext(), dtype);
@@ -337,7 +386,7 @@ class ExprEmitter {
     const llvm::Align align(static_cast<std::uint64_t>(size_of(dtype)));
     llvm::Value* base = c_.operand(expr.operand);
     llvm::Value* loaded = nullptr;
-    if (size_of(dtype) >= 4 && has_avx512(c_.target)) {
+    if (size_of(dtype) >= 4 && c_.traits.gathers) {
       llvm::Value* pointers = ir_.CreateGEP(element, base, addresses);
       loaded = ir_.CreateMaskedGather(type, pointers, align, mask,
                                       mask ? memory_fill(expr, dtype) : nullptr);
@@ -370,11 +419,19 @@ class ExprEmitter {
 }  // namespace
 
 std::vector<llvm::Value*> emit_exprs(EmitContext& context, const std::vector<Expr>& exprs,
-                                     const Lanes& lanes, std::span<llvm::Value* const> carried) {
+                                     const Lanes& lanes, std::span<llvm::Value* const> carried,
+                                     const ExprChoice& choice) {
   ExprEmitter emitter(context, lanes);
   std::vector<llvm::Value*> values;
   values.reserve(exprs.size());
-  for (const Expr& expr : exprs) values.push_back(emitter.emit(expr, exprs, values, carried));
+  for (std::size_t e = 0; e < exprs.size(); ++e) {
+    if (!choice.known.empty() && choice.known[e])
+      values.push_back(choice.known[e]);
+    else if (!choice.wanted.empty() && !choice.wanted[e])
+      values.push_back(nullptr);
+    else
+      values.push_back(emitter.emit(exprs[e], exprs, values, carried));
+  }
   return values;
 }
 

@@ -1,9 +1,10 @@
 // The list of instructions, types and intrinsics that code generation has been seen to handle.
-#include "codegen/host/check_ir.h"
+#include "codegen/emit/check_ir.h"
 
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/Instructions.h>
 #include <llvm/IR/IntrinsicInst.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Operator.h>
 
@@ -25,6 +26,8 @@ bool is_allowed_type(const llvm::Type* type) {
     return integer->getBitWidth() <= 64;
   if (const auto* array = llvm::dyn_cast<llvm::ArrayType>(type))
     return is_allowed_type(array->getElementType());
+  if (const auto* structure = llvm::dyn_cast<llvm::StructType>(type))  // of a compare-and-swap
+    return llvm::all_of(structure->elements(), is_allowed_type);
   return type->isFloatTy() || type->isDoubleTy() || type->isHalfTy() || type->isPointerTy() ||
          type->isVoidTy() || type->isLabelTy() || type->isMetadataTy() || type->isTokenTy();
 }
@@ -118,26 +121,53 @@ bool is_allowed_intrinsic(llvm::Intrinsic::ID id) {
   }
 }
 
+bool is_device_opcode(unsigned opcode) {
+  return opcode == llvm::Instruction::AtomicCmpXchg || opcode == llvm::Instruction::AtomicRMW ||
+         opcode == llvm::Instruction::ExtractValue;
+}
+
+bool is_device_intrinsic(llvm::Intrinsic::ID id) {
+  using namespace llvm;
+  switch (id) {
+    case Intrinsic::nvvm_read_ptx_sreg_tid_x:
+    case Intrinsic::nvvm_read_ptx_sreg_ctaid_x:
+    case Intrinsic::nvvm_read_ptx_sreg_ctaid_y:
+    case Intrinsic::nvvm_read_ptx_sreg_ctaid_z:
+    case Intrinsic::nvvm_barrier0:
+    case Intrinsic::nvvm_shfl_sync_bfly_i32:
+    case Intrinsic::nvvm_shfl_sync_idx_i32:
+    case Intrinsic::nvvm_vote_ballot_sync:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
-void check_ir(const llvm::Module& module, const std::string& where) {
+void check_ir(const llvm::Module& module, IrRules rules, const std::string& where) {
+  if (rules == IrRules::any) return;
+  const bool device = rules == IrRules::device_kernels;
   for (const llvm::Function& function : module) {
     if (function.isDeclaration()) {
       if (!function.isIntrinsic()) reject("a call of '" + function.getName().str() + "'", where);
-      if (!is_allowed_intrinsic(function.getIntrinsicID()))
+      if (!is_allowed_intrinsic(function.getIntrinsicID()) &&
+          !(device && is_device_intrinsic(function.getIntrinsicID())))
         reject("the intrinsic '" + function.getName().str() + "'", where);
       continue;
     }
     const std::string place = where + ", @" + function.getName().str();
     for (const llvm::Instruction& instruction : llvm::instructions(function)) {
-      if (!is_allowed_opcode(instruction.getOpcode()))
+      const unsigned opcode = instruction.getOpcode();
+      if (!is_allowed_opcode(opcode) && !(device && is_device_opcode(opcode)))
         reject(std::string("the instruction '") + instruction.getOpcodeName() + "'", place);
       if (!is_allowed_type(instruction.getType())) reject("a type without a lowering", place);
       for (const llvm::Use& operand : instruction.operands())
         if (!is_allowed_type(operand->getType())) reject("a type without a lowering", place);
       if (const auto* call = llvm::dyn_cast<llvm::CallInst>(&instruction)) {
         if (call->isInlineAsm()) reject("inline assembly", place);
-        if (!call->getCalledFunction()) reject("an indirect call", place);
+        if (!call->getCalledFunction() && rules != IrRules::launches)
+          reject("an indirect call", place);
       }
       if (llvm::isa<llvm::FPMathOperator>(instruction) && instruction.getFastMathFlags().any())
         reject("fast-math flags", place);

@@ -5,7 +5,7 @@
 // fatal-error handler is therefore ours and throws to compile_module through LLVM's frames. These
 // have unwind tables but no clean-up, so whatever they held is lost: the whole Compilation is
 // abandoned, never destroyed, and counted (llvm_fatal_errors). Start reading at compile_module.
-#include "codegen/host/compile_module.h"
+#include "codegen/emit/compile_module.h"
 
 #include <llvm/Analysis/TargetLibraryInfo.h>
 #include <llvm/Analysis/TargetTransformInfo.h>
@@ -33,16 +33,19 @@
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
 #include <llvm/Transforms/Scalar/LICM.h>
 #include <llvm/Transforms/Scalar/LoopPassManager.h>
+#include <llvm/Transforms/Scalar/Scalarizer.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <memory>
 #include <mutex>
 
-#include "codegen/host/check_ir.h"
-#include "codegen/host/scalar_llvm.h"
-#include "codegen/host/target.h"
+#include "codegen/emit/check_ir.h"
+#include "codegen/emit/scalar_llvm.h"
+#include "codegen/llvm_version.h"
 #include "riffle/error.h"
 
 namespace riffle::codegen {
@@ -66,6 +69,10 @@ void initialise_llvm() {
   std::call_once(once, [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
     llvm::install_fatal_error_handler(on_fatal_error);
   });
 }
@@ -108,7 +115,7 @@ void check_reported(const Compilation& c) {
   if (!c.reported.empty()) fail("LLVM reports: " + c.reported, c.where);
 }
 
-std::unique_ptr<llvm::TargetMachine> make_machine(const HostTarget& target,
+std::unique_ptr<llvm::TargetMachine> make_machine(const CodeTarget& target,
                                                   const std::string& where) {
   std::string error;
   const llvm::Target* found = llvm::TargetRegistry::lookupTarget(target.triple, error);
@@ -132,12 +139,13 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const HostTarget& target,
 }
 
 /// Attributes that every function needs whatever wrote it.
-void set_attributes(llvm::Module& module, const HostTarget& target) {
+void set_attributes(llvm::Module& module, const CodeTarget& target) {
   for (llvm::Function& function : module) {
     if (function.isDeclaration()) continue;
     function.addFnAttr(llvm::Attribute::NoUnwind);
     // No pass may turn a loop into a call of memset, or an expression into one of libm.
     function.addFnAttr("no-builtins");
+    if (target.is_device) continue;
     // Otherwise LLVM splits 64-byte vectors on CPUs whose tuning prefers 32.
     const std::string bits = std::to_string(target.vector_bytes * 8);
     function.addFnAttr("prefer-vector-width", bits);
@@ -147,9 +155,9 @@ void set_attributes(llvm::Module& module, const HostTarget& target) {
   }
 }
 
-/// A short list: vectors are explicit and values are in SSA form already. The loop vectoriser, the
-/// unroller and the inliner would find nothing.
-void run_passes(Compilation& c, const HostTarget& target, bool optimise) {
+/// A short list: what a loop vectoriser, an unroller or an inliner does is done already, and values
+/// are in SSA form.
+void run_passes(Compilation& c, const CodeTarget& target, bool optimise) {
   llvm::PassBuilder builder(c.machine.get());
   llvm::TargetLibraryInfoImpl no_library{llvm::Triple(target.triple)};
   no_library.disableAllFunctions();
@@ -161,6 +169,8 @@ void run_passes(Compilation& c, const HostTarget& target, bool optimise) {
   builder.crossRegisterProxies(c.loops, c.functions, c.sccs, c.modules);
 
   llvm::FunctionPassManager passes;
+  // Loads and stores stay vectors: that is what they are for.
+  if (target.is_device) passes.addPass(llvm::ScalarizerPass());
   if (optimise) {
     passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
     passes.addPass(llvm::InstCombinePass());
@@ -168,7 +178,7 @@ void run_passes(Compilation& c, const HostTarget& target, bool optimise) {
     loop_passes.addPass(llvm::LICMPass(llvm::LICMOptions()));
     passes.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(loop_passes),
                                                          /*UseMemorySSA=*/true));
-    passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/false));
+    passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/target.is_device));
     passes.addPass(llvm::SimplifyCFGPass());
   }
   if (target.sanitizer == "thread") passes.addPass(llvm::ThreadSanitizerPass());
@@ -182,7 +192,7 @@ void run_passes(Compilation& c, const HostTarget& target, bool optimise) {
   check_reported(c);
 }
 
-void emit(Compilation& c, const HostTarget& target, llvm::CodeGenFileType type) {
+void emit(Compilation& c, const CodeTarget& target, llvm::CodeGenFileType type) {
   llvm::TargetLibraryInfoImpl no_library{llvm::Triple(target.triple)};
   no_library.disableAllFunctions();
   c.code_passes.add(new llvm::TargetLibraryInfoWrapperPass(no_library));
@@ -215,7 +225,7 @@ void check_undefined_symbols(Compilation& c) {
     fail("generated code calls functions that it may not: " + undefined, c.where);
 }
 
-ModuleResult run(Compilation& c, const HostTarget& target, const ModuleOptions& options,
+ModuleResult run(Compilation& c, const CodeTarget& target, const ModuleOptions& options,
                  const std::function<void(Compilation&)>& fill) {
   c.context.setDiagnosticHandlerCallBack(on_diagnostic, &c);
   c.machine = make_machine(target, c.where);
@@ -227,7 +237,7 @@ ModuleResult run(Compilation& c, const HostTarget& target, const ModuleOptions& 
   describe_target();
   fill(c);
   describe_target();  // `fill` may have made another module
-  if (options.check_ir) check_ir(*c.module, c.where);
+  check_ir(*c.module, options.rules, c.where);
   std::string invalid;
   llvm::raw_string_ostream complaint(invalid);
   if (llvm::verifyModule(*c.module, &complaint)) fail("malformed IR: " + complaint.str(), c.where);
@@ -236,11 +246,11 @@ ModuleResult run(Compilation& c, const HostTarget& target, const ModuleOptions& 
 
   ModuleResult result;
   if (options.want_text) {
-    llvm::raw_string_ostream stream(result.text.llvm_ir);
+    llvm::raw_string_ostream stream(result.llvm_ir);
     c.module->print(stream, nullptr);
     stream.flush();
     emit(c, target, llvm::CodeGenFileType::AssemblyFile);
-    result.text.assembly.assign(c.output.data(), c.output.size());
+    result.assembly.assign(c.output.data(), c.output.size());
     return result;
   }
   emit(c, target, llvm::CodeGenFileType::ObjectFile);
@@ -262,9 +272,8 @@ class InsideLlvm {
   bool outer_;
 };
 
-ModuleResult guarded(const HostTarget& target, const std::string& where,
+ModuleResult guarded(const CodeTarget& target, const std::string& where,
                      const ModuleOptions& options, const std::function<void(Compilation&)>& fill) {
-  check_target(target);
   initialise_llvm();
   auto compilation = std::make_unique<Compilation>();
   compilation->where = where;
@@ -281,13 +290,13 @@ ModuleResult guarded(const HostTarget& target, const std::string& where,
 
 }  // namespace
 
-ModuleResult compile_module(const HostTarget& target, const std::string& where,
+ModuleResult compile_module(const CodeTarget& target, const std::string& where,
                             const ModuleOptions& options,
                             const std::function<void(llvm::Module&)>& fill) {
   return guarded(target, where, options, [&](Compilation& c) { fill(*c.module); });
 }
 
-ModuleResult compile_text(const HostTarget& target, const std::string& llvm_ir,
+ModuleResult compile_text(const CodeTarget& target, const std::string& llvm_ir,
                           const ModuleOptions& options) {
   return guarded(target, "text", options, [&](Compilation& c) {
     llvm::SMDiagnostic diagnostic;
@@ -296,6 +305,11 @@ ModuleResult compile_text(const HostTarget& target, const std::string& llvm_ir,
       throw CompileError({.what = "cannot parse LLVM IR: " + diagnostic.getMessage().str(),
                           .where = "line " + std::to_string(diagnostic.getLineNo())});
   });
+}
+
+bool is_sanitizer_symbol(std::string_view name) {
+  return std::ranges::any_of(std::array{"__asan_", "__tsan_", "__ubsan_", "__sanitizer_"},
+                             [&](const char* prefix) { return name.starts_with(prefix); });
 }
 
 std::size_t llvm_fatal_errors() noexcept { return g_fatal_errors.load(std::memory_order_relaxed); }

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "codegen/host/emit.h"
+#include "codegen/emit/emit.h"
 #include "codegen/reduction_order.h"
 
 namespace riffle::codegen {
@@ -45,6 +45,8 @@ class Reducer {
   llvm::Value* empty() const;
 
  private:
+  llvm::Value* extreme(llvm::Value* a, llvm::Value* b, bool is_max, int width) const;
+
   EmitContext& c_;
   ReduceKind kind_;
   DType result_, dtype_;

@@ -1,9 +1,9 @@
 // Combining reduced elements: what each kind of reduction does with NaN, −0 and ties.
-#include "codegen/host/reduction.h"
+#include "codegen/emit/reduction.h"
 
 #include <limits>
 
-#include "codegen/host/scalar_llvm.h"
+#include "codegen/emit/scalar_llvm.h"
 
 namespace riffle::codegen {
 namespace {
@@ -65,6 +65,21 @@ Accumulated Reducer::elements(llvm::Value* value, DType dtype, llvm::Value* posi
   return a;
 }
 
+/// Maximum or minimum by comparisons. The signs of equal operands differ only for zeros: joining
+/// their bits picks the right one.
+llvm::Value* Reducer::extreme(llvm::Value* a, llvm::Value* b, bool is_max, int width) const {
+  llvm::IRBuilder<>& ir = c_.ir;
+  llvm::Type* type = a->getType();
+  llvm::Type* bits = with_width(ir.getIntNTy(type->getScalarSizeInBits()), width);
+  llvm::Value* x = ir.CreateBitCast(a, bits);
+  llvm::Value* y = ir.CreateBitCast(b, bits);
+  llvm::Value* joined = ir.CreateBitCast(is_max ? ir.CreateAnd(x, y) : ir.CreateOr(x, y), type);
+  llvm::Value* first = is_max ? ir.CreateFCmpOGT(a, b) : ir.CreateFCmpOLT(a, b);
+  llvm::Value* value = ir.CreateSelect(first, a, b);
+  value = ir.CreateSelect(ir.CreateFCmpOEQ(a, b), joined, value);
+  return ir.CreateSelect(ir.CreateFCmpUNO(a, a), a, value);
+}
+
 Accumulated Reducer::combine(const Accumulated& a, const Accumulated& b, int width) const {
   LlvmScalarBuilder builder(c_.ir, width);
   const ir::Scalar x = wrap(a.value, dtype_), y = wrap(b.value, dtype_);
@@ -77,6 +92,8 @@ Accumulated Reducer::combine(const Accumulated& a, const Accumulated& b, int wid
     case ReduceKind::min: {
       const bool is_max = kind_ == ReduceKind::max;
       // IEEE 754-2019 maximum and minimum: NaN wins, −0 < +0.
+      if (is_floating(dtype_) && !c_.traits.min_max_of_nan)
+        return {.value = extreme(a.value, b.value, is_max, width)};
       if (is_floating(dtype_))
         return {
             .value = c_.ir.CreateBinaryIntrinsic(

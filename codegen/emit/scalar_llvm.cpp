@@ -1,4 +1,4 @@
-#include "codegen/host/scalar_llvm.h"
+#include "codegen/emit/scalar_llvm.h"
 
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/MC/MCSubtargetInfo.h>
