@@ -1,10 +1,12 @@
 #include "jit/session.h"
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 #include <sstream>
 
 #include "jit/session_impl.h"
+#include "runtime/cuda/device.h"
 #include "support/env.h"
 
 namespace riffle {
@@ -15,8 +17,19 @@ std::unique_ptr<runtime::Device> make_device(const SessionOptions& options) {
                                       .memory_limit = options.memory_limit};
   if (options.device == "cpu") return runtime::make_cpu_device(device);
   if (options.device == "null") return runtime::make_null_device(device);
-  throw DeviceError(
-      {.what = "there is no device '" + options.device + "' in this build", .hint = "cpu or null"});
+  const std::string_view name = options.device;
+  const std::string_view kind = name.substr(0, name.find(':'));
+  runtime::CudaOptions cuda{.emulated = kind == "cuda-emulated"};
+  if (kind == "cuda" || kind == "cuda-emulated") {
+    if (kind.size() == name.size()) return runtime::make_cuda_device(device, cuda);
+    const std::string_view index = name.substr(kind.size() + 1);
+    const auto [end, error] =
+        std::from_chars(index.data(), index.data() + index.size(), cuda.device_index);
+    if (error == std::errc() && end == index.data() + index.size() && !index.empty())
+      return runtime::make_cuda_device(device, cuda);
+  }
+  throw DeviceError({.what = "there is no device '" + options.device + "' in this build",
+                     .hint = "cpu, cuda, cuda:1, cuda-emulated or null"});
 }
 
 jit::CompilerOptions compiler_options(const SessionOptions& options,

@@ -106,6 +106,11 @@ class Stream {
   virtual void wait(Event& event, const Command* command = nullptr) = 0;
   /// Runs `function` on the stream's thread, in order. What it throws fails the stream.
   virtual void host_call(std::function<void()> function, const Command* command) = 0;
+  /// Launches, copies, fills and records between the two are one unit that comes again with the
+  /// same key, step after step: a device may then start all of it at once (a CUDA graph). Records
+  /// in it may count as enqueued only from end_segment on. A wait or a host call ends it too.
+  virtual void begin_segment(std::int64_t key) { static_cast<void>(key); }
+  virtual void end_segment() {}
   /// Lets the work begin although nobody waits yet. Never blocks.
   virtual void flush() = 0;
   /// From any thread: the stream fails with `failure` (unless it already has) and skips what has

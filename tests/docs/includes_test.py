@@ -17,10 +17,11 @@ ALLOWED = {
     "include/riffle": set(),
 }
 EXCEPTIONS = {("codegen", "runtime/kernel_abi.h")}  # the calling convention, all that the two share
-# Headers of other projects, and where alone they may be included.
+# Headers of other projects, and where alone they may be included (a folder and those below it).
 FOREIGN = {
     r"llvm[-/]": {"codegen", "jit"},
-    r"(cuda|cuda_runtime|nvrtc|cudnn|cublas)\w*\.h": set(),
+    r"cuda\.h": {"runtime/cuda"},
+    r"(cuda_|nvrtc|cudnn|cublas)\w*\.h": set(),
     r"(nccl|mpi)\.h": set(),
     r"(histedit|editline/).*": {"driver"},
     r"CLI/": {"driver"},
@@ -42,6 +43,7 @@ for folder, allowed in ALLOWED.items():
             if top in ALLOWED and top != folder and top not in allowed and (folder, header) not in EXCEPTIONS:
                 problems.append(f"{place}: {folder}/ may not include {header}")
             for pattern, where in FOREIGN.items():
-                if re.match(pattern, header) and folder not in where:
+                parents = {str(parent) for parent in path.relative_to(ROOT).parents}
+                if re.match(pattern, header) and not parents & where:
                     problems.append(f"{place}: {header} may be included in {sorted(where) or 'no folder'} only")
 sys.exit("\n".join(problems) if problems else 0)
