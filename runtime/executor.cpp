@@ -44,6 +44,8 @@ struct Executor::Impl {
   void enqueue_command(std::int32_t index);
   void enqueue_hook(std::int32_t index, std::int32_t slot, Stream& stream);
   void call_host_hook(std::int32_t index) const;
+  void bracket(const Command& command, std::int32_t index);
+  void close_segment(StreamId stream);
   std::span<void* const> addresses(const Command& command);
   std::span<std::byte> gradient(const Command& command) const;
   Failure drain_all() noexcept;
@@ -51,7 +53,12 @@ struct Executor::Impl {
   Device& device_;
   const ExecutorOptions options_;
   std::shared_ptr<const Schedule> schedule_;
-  std::vector<std::weak_ptr<const Schedule>> verified_;
+  struct Verified {
+    std::weak_ptr<const Schedule> schedule;
+    std::int64_t serial = 0;
+  };
+  std::vector<Verified> verified_;
+  std::int64_t serial_ = 0, serials_ = 0;  // of schedule_; given out so far
   std::vector<StreamInfo> stream_infos_;
   std::vector<std::unique_ptr<Stream>> streams_;
   std::vector<std::size_t> drain_order_;
@@ -66,6 +73,13 @@ struct Executor::Impl {
   std::function<bool()> cancelled_, poll_;
   std::atomic<Outcome> outcome_{Outcome::open};
   std::vector<void*> addresses_;
+
+  struct Segment {
+    bool open = false;
+    Phase phase{};
+    std::int32_t partition = -1;
+  };
+  std::vector<Segment> segments_;  // by stream
 };
 
 void Executor::Impl::prepare(std::shared_ptr<const Schedule> schedule) {
@@ -74,12 +88,14 @@ void Executor::Impl::prepare(std::shared_ptr<const Schedule> schedule) {
   if (!schedule) throw UsageError({.what = "there is no schedule to prepare"});
   if (schedule == schedule_) return;
 
-  std::erase_if(verified_, [](const auto& known) { return known.expired(); });
-  if (std::none_of(verified_.begin(), verified_.end(),
-                   [&](const auto& known) { return known.lock() == schedule; })) {
+  std::erase_if(verified_, [](const Verified& known) { return known.schedule.expired(); });
+  auto known = std::find_if(verified_.begin(), verified_.end(),
+                            [&](const Verified& v) { return v.schedule.lock() == schedule; });
+  if (known == verified_.end()) {
     verify(*schedule);
-    verified_.push_back(schedule);
+    known = verified_.insert(verified_.end(), {schedule, ++serials_});
   }
+  serial_ = known->serial;
   schedule_ = nullptr;
   std::vector<std::vector<ByteRange>> guards(schedule->commands.size());
   if (options_.check_hook_writes) {
@@ -163,20 +179,49 @@ void Executor::Impl::enqueue(const Bindings& bindings) {
   try {
     const auto count = static_cast<std::int32_t>(schedule_->commands.size());
     bool decided = !cancelled_;
+    segments_.assign(streams_.size(), {});
     for (std::int32_t i = 0; i < count; ++i) {
       const Command& command = schedule_->commands[i];
       if (!decided && command.phase == Phase::optimizer && !command.operands.empty()) {
+        close_segment(command.stream);
         enqueue_decision(*streams_[command.stream]);
         decided = true;
       }
+      bracket(command, i);
       enqueue_command(i);
     }
+    for (std::size_t s = 0; s < streams_.size(); ++s) close_segment(static_cast<StreamId>(s));
   } catch (...) {  // no memory or no thread: take back what is queued
     const Failure failure{std::current_exception(), 0};
     for (const auto& stream : streams_) stream->fail(failure);
     drain_all();
     throw;
   }
+}
+
+/// What a partition launches in one phase, between two waits or calls of its stream, is a segment:
+/// it comes again with every run of the schedule.
+void Executor::Impl::bracket(const Command& command, std::int32_t index) {
+  Segment& segment = segments_[command.stream];
+  const auto* launch = std::get_if<Launch>(&command.what);
+  if (std::holds_alternative<Free>(command.what) || std::holds_alternative<Record>(command.what))
+    return;
+  const bool works = launch ? !modules_[launch->module]->host_kernel(launch->kernel)
+                            : std::holds_alternative<Copy>(command.what) ||
+                                  std::holds_alternative<Fill>(command.what);
+  if (works && segment.open && segment.phase == command.phase &&
+      segment.partition == command.partition)
+    return;
+  close_segment(command.stream);
+  if (!works) return;
+  streams_[command.stream]->begin_segment((serial_ << 32) + index);
+  segment = {.open = true, .phase = command.phase, .partition = command.partition};
+}
+
+void Executor::Impl::close_segment(StreamId stream) {
+  if (!segments_[stream].open) return;
+  segments_[stream].open = false;
+  streams_[stream]->end_segment();
 }
 
 /// Before the first update: from here on a cancelled run ends as if it had not been, since to stop

@@ -2,6 +2,7 @@
 #include "tests/driver/program.h"
 
 #include <cmath>
+#include <cstdlib>
 
 namespace riffle::test {
 namespace {
@@ -51,7 +52,14 @@ TEST_F(Program, AFailedCommandEndsAScriptWithStatus1AndItsPlace) {
   EXPECT_NE(ran.err.find("nowhere.rfl"), std::string::npos);
 }
 
+/// A machine without a GPU and without the emulator, whatever this one has.
+void without_cuda() {
+  ::setenv("RIFFLE_CUDA_DRIVER", "none", 1);
+  ::setenv("RIFFLE_EMULATOR", "/nowhere", 1);
+}
+
 TEST_F(Program, KeepGoingRunsTheRestAndKeepsTheFirstStatus) {
+  without_cuda();
   write("a.rfls", "version\nload nowhere.rfl\ndevice cuda\nversion\n");
   const Ran ran = run({"--keep-going", "a.rfls"});
   EXPECT_EQ(ran.status, 1);
@@ -67,6 +75,7 @@ TEST_F(Program, BadUsageOfTheProgramIsStatus2) {
 }
 
 TEST_F(Program, AnAbsentBackEndIsStatus77) {
+  without_cuda();
   for (const char* text : {"device cuda", "device cuda-emulated"}) {
     const Ran ran = commands(text);
     EXPECT_EQ(ran.status, 77) << text;
@@ -104,6 +113,7 @@ TEST_F(Program, AComparisonThatFailsIsStatus3AndBisectNamesThePartition) {
 }
 
 TEST_F(Program, SourceHandsOnAStatus) {
+  without_cuda();
   write("overflow.rfl", kOverflow);
   write("a.rfls", "load overflow.rfl; init; compare reference\n");
   EXPECT_EQ(commands("source a.rfls").status, 3);
