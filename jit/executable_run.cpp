@@ -41,7 +41,9 @@ class HookStreamOn : public HookStream {
   HookStreamOn(runtime::Stream* stream, const runtime::Command* command)
       : stream_(stream), command_(command) {}
   void call(std::function<void()> work) override { stream_->host_call(std::move(work), command_); }
-  void* native() const noexcept override { return stream_->native(); }
+  void enqueue(std::function<void(void* stream)> work) override {
+    stream_->enqueue_native(std::move(work), command_);
+  }
 
  private:
   runtime::Stream* stream_;

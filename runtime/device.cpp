@@ -18,4 +18,9 @@ void Buffer::read(std::int64_t offset, std::span<std::byte> to) {
     std::ranges::fill(to, std::byte{0});
 }
 
+void Stream::enqueue_native(std::function<void(void*)>, const Command*) {
+  throw DeviceError({.what = "this device's streams are none of a driver's",
+                     .hint = "HookStream::call, or a session on device cuda"});
+}
+
 }  // namespace riffle::runtime

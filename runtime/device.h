@@ -121,8 +121,13 @@ class Stream {
   /// blocked; once true the stream fails with Cancelled. Returns the first failure and clears it:
   /// the stream can be used again.
   virtual Failure drain(const std::function<bool()>* cancelled) = 0;
-  /// The CUstream that it is, for hooks that enqueue on it themselves; null where it is none.
+  /// The CUstream that it is; null where it is none.
   virtual void* native() const noexcept { return nullptr; }
+  /// Calls `call` with native(), the device's context current, once all that was enqueued here has
+  /// been handed to the driver: usually at once, on this thread; behind a host call, later on the
+  /// stream's. What it enqueues is in order with the rest. What it throws fails the stream. Throws
+  /// DeviceError on a device without native streams.
+  virtual void enqueue_native(std::function<void(void* stream)> call, const Command* command);
   /// Drains; throws the failure.
   void synchronize() {
     if (const Failure failure = drain(nullptr)) std::rethrow_exception(failure.error);

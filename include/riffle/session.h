@@ -89,9 +89,10 @@ class HookStream {
   virtual ~HookStream() = default;
   /// Runs `work` on the communication stream's thread. What it throws fails the step.
   virtual void call(std::function<void()> work) = 0;
-  /// On CUDA the CUstream, to enqueue on (kernels, NCCL) with the device's context current, which
-  /// it is during the hook; nullptr elsewhere.
-  virtual void* native() const noexcept = 0;
+  /// On CUDA: calls `work` with the CUstream, the device's context current, to enqueue on (kernels,
+  /// NCCL, a wait for another stream's event). Usually at once; behind a `call`, later on the
+  /// stream's thread. Throws DeviceError on other devices.
+  virtual void enqueue(std::function<void(void* stream)> work) = 0;
 };
 
 /// What a hook is given. Valid during the call; for stream hooks until their work has run.

@@ -161,9 +161,6 @@ CudaCounts cuda_counts(const Device& device) noexcept {
 void* cuda_context(const Device& device) noexcept {
   return cuda::of(device).shared().context->handle();
 }
-void cuda_enqueue(Stream& stream, std::function<void(void* stream)> call, const Command* command) {
-  static_cast<cuda::CudaStream&>(stream).enqueue_native(std::move(call), command);
-}
 std::string cuda_log(const Module& module) {
   const auto* loaded = dynamic_cast<const cuda::CudaModule*>(&module);
   return loaded ? loaded->loaded()->log() : std::string();

@@ -55,12 +55,6 @@ const CudaFacts& cuda_facts(const Device& device) noexcept;
 CudaCounts cuda_counts(const Device& device) noexcept;
 /// The CUcontext. A stream's CUstream is Stream::native().
 void* cuda_context(const Device& device) noexcept;
-/// For stream hooks that call the driver, NCCL, …: `call` gets the CUstream, with the context
-/// current, once all that was enqueued on `stream` before has been handed to the driver: usually at
-/// once, on this thread; behind a host call, later on the stream's. What it throws fails the
-/// stream.
-void cuda_enqueue(Stream& stream, std::function<void(void* stream)> call,
-                  const Command* command = nullptr);
 /// What the driver's compiler remarked when it loaded the module; often empty.
 std::string cuda_log(const Module& module);
 /// Empty while the device works; else the sticky error that closed it: every call fails until the

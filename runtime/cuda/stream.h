@@ -45,7 +45,7 @@ class CudaStream final : public Stream {
   Failure drain(const std::function<bool()>* cancelled) override;
 
   /// Calls `call` with the driver's stream when everything enqueued so far has been handed to it.
-  void enqueue_native(NativeCall call, const Command* command);
+  void enqueue_native(NativeCall call, const Command* command) override;
   void* native() const noexcept override { return submission_.handle(); }
 
  private:

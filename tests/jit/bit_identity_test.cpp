@@ -9,6 +9,7 @@
 
 #include "ir/text.h"
 #include "jit/session.h"
+#include "tests/jit/cuts.h"
 #include "tests/jit/training.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/scale.h"
@@ -19,63 +20,6 @@ namespace {
 
 constexpr int kSteps = 3;
 constexpr int kThreads[] = {1, 2, 3, 7};
-using Cuts = std::vector<std::size_t>;
-
-OptimizerSpec optimizer_of(std::uint64_t seed) {
-  if (seed % 3 == 0) return {.name = "adamw", .lr = 0.01, .weight_decay = 0.1};
-  if (seed % 3 == 1)
-    return {.name = "sgd", .lr = 0.05, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true};
-  return {.name = "sgd", .lr = 0.05};
-}
-
-/// How many positions there are to cut at.
-std::size_t positions(const ir::Graph& graph) {
-  struct Count final : ir::SplitPolicy {
-    std::size_t& count;
-    explicit Count(std::size_t& c) : count(c) {}
-    std::string describe() const override { return "count"; }
-    Cuts cuts(const ir::SplitView& view) const override {
-      count = view.counted.size();
-      return {};
-    }
-  };
-  std::size_t count = 0;
-  ir::split(graph, Count(count));
-  return count;
-}
-
-/// Every subset of cuts for up to 6 nodes; otherwise all single cuts, all singletons and 16 subsets
-/// of a seed. The ends are positions too: a first and a last partition that compute nothing.
-std::set<Cuts> cut_sets(std::size_t nodes, std::uint64_t seed) {
-  std::set<Cuts> sets;
-  Cuts all;
-  for (std::size_t k = 1; k < nodes; ++k) all.push_back(k);
-  sets.insert(all);
-  for (std::size_t k = 0; k <= nodes; ++k) sets.insert({k});
-  if (nodes <= 6) {
-    for (std::size_t bits = 0; bits < (std::size_t{1} << all.size()); ++bits) {
-      Cuts cuts;
-      for (std::size_t i = 0; i < all.size(); ++i)
-        if ((bits >> i & 1) != 0) cuts.push_back(all[i]);
-      sets.insert(cuts);
-    }
-    return sets;
-  }
-  Random random(seed);
-  for (int i = 0; i < 16; ++i) {
-    Cuts cuts;
-    for (std::size_t k : all)
-      if (random.chance(0.5)) cuts.push_back(k);
-    sets.insert(cuts);
-  }
-  return sets;
-}
-
-std::string describe(const Cuts& cuts) {
-  std::string text = "cuts";
-  for (std::size_t k : cuts) text += " " + std::to_string(k);
-  return text;
-}
 
 SessionOptions options(int threads) {
   return {.threads = threads, .cache_directory = "", .kept_modules = 400};
