@@ -194,9 +194,8 @@ std::string find_emulator() {
       folder = fs::canonical(here.dli_fname, error).parent_path();
     if (folder.empty()) folder = fs::read_symlink("/proc/self/exe", error).parent_path();
     // The build folder and its test programs; an installed library or program.
-    for (const char* relative :
-         {"emulator", "../emulator", "riffle/emulator", "../lib/riffle/emulator",
-          "../lib64/riffle/emulator", "../lib/x86_64-linux-gnu/riffle/emulator"})
+    for (const char* relative : {"emulator", "../emulator", "riffle", "../lib/riffle",
+                                 "../lib64/riffle", "../lib/x86_64-linux-gnu/riffle"})
       places.push_back((folder / relative / kDriverName).lexically_normal());
   }
   for (const fs::path& place : places) {

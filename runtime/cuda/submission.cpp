@@ -13,6 +13,8 @@ namespace {
 constexpr std::size_t kWorthAGraph = 2;
 // A key whose items change so often is launched command by command from then on.
 constexpr int kMostCaptures = 16;
+// Of schedules long gone, too: beyond so many all are made anew.
+constexpr std::size_t kMostSegments = 1024;
 
 StreamHandle make_stream(const Context& context, int priority) {
   const Bind bind(context);
@@ -193,7 +195,9 @@ GraphExecHandle Submission::capture(std::span<const Item> items, const Batch& ba
   }
   const Result ended = api_.StreamEndCapture(capture_stream_, &graph);
   if (ended != kSuccess) {
-    // A stream whose capture did not end well may still be in it.
+    // The stream, and with it this thread, may still be in the capture: once more, then let it go.
+    if (api_.StreamEndCapture(capture_stream_, &graph) == kSuccess && graph)
+      api_.GraphDestroy(graph);
     api_.StreamDestroy(std::exchange(capture_stream_, nullptr));
     context_.raise(ended, "cuStreamEndCapture", {});
   }
@@ -220,7 +224,13 @@ void Submission::segment(std::int64_t key, std::span<const Item> items, const Ba
     return item.kind != Item::Kind::record && (item.kind == Item::Kind::launch || item.bytes > 0);
   });
   Segment* segment = nullptr;
-  if (static_cast<std::size_t>(works) >= kWorthAGraph) segment = &segments_[key];
+  if (static_cast<std::size_t>(works) >= kWorthAGraph) {
+    if (segments_.size() >= kMostSegments && !segments_.contains(key)) {
+      for (auto& [other, old] : segments_) drop(std::exchange(old.graph, nullptr));
+      segments_.clear();
+    }
+    segment = &segments_[key];
+  }
   if (!segment || segment->captures > kMostCaptures) {
     for (const Item& item : items) {
       enqueue(item, batch, stream_, false);
@@ -228,10 +238,10 @@ void Submission::segment(std::int64_t key, std::span<const Item> items, const Ba
     }
     return;
   }
-  // Twice where the first had to grow the scratch: earlier commands of the segment must name the
-  // block that later ones made.
+  const std::size_t blocks = scratch_.size();
   sign(items, batch);
-  sign(items, batch);
+  // Where that had to grow the scratch, earlier commands must name the block that later ones made.
+  if (scratch_.size() != blocks) sign(items, batch);
   if (!segment->graph || segment->signature != signature_) {
     drop(std::exchange(segment->graph, nullptr));
     segment->graph = capture(items, batch);
