@@ -19,7 +19,8 @@ namespace riffle::codegen {
 struct EmitTraits {
   bool masked_vectors = true;  ///< masked loads of contiguous vectors are instructions
   bool gathers = false;        ///< so are gathers of 4- and 8-byte elements
-  bool min_max_of_nan = true;  ///< so are llvm.maximum and llvm.minimum, on f32 and f64
+  bool maximum_f32 = true;     ///< llvm.maximum and llvm.minimum, which keep NaN, are instructions
+  bool maximum_f64 = true;
 };
 
 /// What an emitter works with. The function is open; the insertion point of `ir` is where code

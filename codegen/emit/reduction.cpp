@@ -92,7 +92,8 @@ Accumulated Reducer::combine(const Accumulated& a, const Accumulated& b, int wid
     case ReduceKind::min: {
       const bool is_max = kind_ == ReduceKind::max;
       // IEEE 754-2019 maximum and minimum: NaN wins, −0 < +0.
-      if (is_floating(dtype_) && !c_.traits.min_max_of_nan)
+      if (is_floating(dtype_) &&
+          !(dtype_ == DType::f32 ? c_.traits.maximum_f32 : c_.traits.maximum_f64))
         return {.value = extreme(a.value, b.value, is_max, width)};
       if (is_floating(dtype_))
         return {

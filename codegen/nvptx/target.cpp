@@ -1,8 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
-#include "codegen/nvptx/nvptx_codegen.h"
+#include "codegen/nvptx/target.h"
 #include "riffle/error.h"
 
 namespace riffle::codegen {
@@ -18,6 +19,8 @@ constexpr std::array kRows = {
     Row{75, 63, 10000}, Row{80, 70, 11000}, Row{86, 71, 11010},
     Row{87, 74, 11040}, Row{89, 78, 11080}, Row{90, 78, 11080},
 };
+
+constexpr int kNewestPtx = 85;  ///< that LLVM 19 writes
 
 }  // namespace
 
@@ -42,6 +45,28 @@ NvptxTarget nvptx_target(int sm, int driver_version) {
 
 std::string to_string(const NvptxTarget& target) {
   return fmt::format("nvptx64 sm_{} ptx{} O{}", target.sm, target.ptx, target.opt_level);
+}
+
+CodeTarget code_target(const NvptxTarget& target) {
+  const auto row = std::ranges::find(kRows, target.sm, &Row::sm);
+  if (row == kRows.end())
+    throw CompileError({.what = fmt::format("no code is made for sm_{}", target.sm),
+                        .where = "GPU target",
+                        .hint = "nvptx_target names one that is"});
+  if (target.ptx < row->ptx || target.ptx > kNewestPtx)
+    throw CompileError({.what = fmt::format("sm_{} needs PTX {}.{} to {}.{}, not {}.{}", target.sm,
+                                            row->ptx / 10, row->ptx % 10, kNewestPtx / 10,
+                                            kNewestPtx % 10, target.ptx / 10, target.ptx % 10),
+                        .where = "GPU target"});
+  if (target.opt_level < 0 || target.opt_level > 3)
+    throw CompileError({.what = fmt::format("optimisation level {} is not 0 … 3", target.opt_level),
+                        .where = "GPU target"});
+  return {.triple = "nvptx64-nvidia-cuda",
+          .cpu = fmt::format("sm_{}", target.sm),
+          .features = fmt::format("+ptx{}", target.ptx),
+          .opt_level = target.opt_level,
+          .is_device = true,
+          .sanitizer = {}};
 }
 
 }  // namespace riffle::codegen
