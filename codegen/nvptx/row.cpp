@@ -13,6 +13,7 @@
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include <algorithm>
+#include <map>
 
 #include "codegen/emit/loops.h"
 #include "codegen/emit/reduction.h"
@@ -26,6 +27,8 @@ constexpr std::int64_t kThreads = 128;
 constexpr std::int64_t kRegistersKept = 64;
 /// … and so many expressions in all: code beyond leaves the instruction cache.
 constexpr std::int64_t kUnrolledExprs = 3000;
+/// Each index that must be checked is a branch.
+constexpr std::int64_t kUnrolledChecks = 8;
 /// Blocks of kLanes elements, or elements of a column, whose loads are in flight together.
 constexpr std::int64_t kInFlight = 4, kColumnsInFlight = 8;
 constexpr std::int64_t kWantedThreads = 1 << 15;
@@ -149,15 +152,17 @@ class RowEmitter {
 
   bool fits_registers() const {
     const std::int64_t chunks = divide_up(length_, kLanes);
-    std::int64_t exprs = 0, words = 1;
+    std::int64_t exprs = 0, words = 1, checks = 0;
     for (const std::vector<Expr>* list : all_exprs_) {
       exprs += static_cast<std::int64_t>(list->size());
       for (const Expr& expr : *list)
         if (expr.kind == Expr::Kind::load)
           words = std::max(words, size_of(compute_dtype(expr.dtype)) / 4);
+      for (const Expr& expr : *list) checks += static_cast<std::int64_t>(expr.indirect.size());
     }
     const std::int64_t elements = chunks * width_ * slots_;
-    return elements * words <= kRegistersKept && elements * exprs <= kUnrolledExprs;
+    return elements * words <= kRegistersKept && elements * exprs <= kUnrolledExprs &&
+           elements * checks <= kUnrolledChecks;
   }
 
   void emit_team_stage(const RowBody::Stage& stage, const Lanes& row, bool unrolled,
@@ -170,7 +175,8 @@ class RowEmitter {
     const std::int64_t whole = length_ / kLanes;
     auto block = [&](llvm::Value* chunk_start, std::int64_t offset) {
       for (int slot = 0; slot < slots_; ++slot)
-        emit_vector(stage, reduce, row, carried, position(chunk_start, offset, slot), slot, state);
+        emit_vector(stage, reduce, row, carried, position(chunk_start, offset, slot), slot, state,
+                    unrolled ? &kept_[{offset, slot}] : nullptr);
     };
     std::int64_t done = 0;
     const std::int64_t step = unrolled ? whole : std::min(whole, kInFlight);
@@ -193,10 +199,22 @@ class RowEmitter {
         if (start >= length_) continue;
         llvm::Value* at = position(c_.index(0), whole * kLanes, slot);
         when(ir_.CreateICmpSLT(at, c_.index(length_)), reduce, state, slots_,
-             [&] { emit_vector(stage, reduce, row, carried, at, slot, state); });
+             [&] { emit_vector(stage, reduce, row, carried, at, slot, state, nullptr); });
       }
 
     for (std::size_t r = 0; r < reduce.size(); ++r) carried.push_back(fold(reduce[r], state[r]));
+  }
+
+  /// What a vector of an unrolled row loaded in an earlier stage: the same loads need not be done
+  /// again. (LLVM would think that a store of this stage may have changed them.)
+  struct Kept {
+    const Expr* expr;
+    llvm::Value* value;
+  };
+  static bool same_load(const Expr& a, const Expr& b) {
+    return a.kind == Expr::Kind::load && b.kind == Expr::Kind::load && a.operand == b.operand &&
+           a.dtype == b.dtype && a.address == b.address && a.indirect.empty() &&
+           b.indirect.empty() && a.guards.empty() && b.guards.empty();
   }
 
   /// Where in the row this thread's vector of a block of kLanes elements starts.
@@ -208,7 +226,7 @@ class RowEmitter {
 
   void emit_vector(const RowBody::Stage& stage, const std::vector<Reducer>& reduce,
                    const Lanes& row, const Values& carried, llvm::Value* at, int slot,
-                   std::vector<Accumulators>& state) {
+                   std::vector<Accumulators>& state, std::vector<Kept>* kept) {
     Lanes lanes = row;
     const Values inner = unravel(c_, at, body_.inner);
     std::ranges::copy(inner,
@@ -216,7 +234,18 @@ class RowEmitter {
     lanes.width = width_;
     lanes.lane_dim = width_ == 1 ? -1 : static_cast<std::int32_t>(lanes.indices.size()) - 1;
     lanes.lane_alignment = width_;
-    const Values values = emit_exprs(c_, stage.exprs, lanes, carried);
+    ExprChoice choice;
+    if (kept) {
+      choice.known.resize(stage.exprs.size());
+      for (std::size_t e = 0; e < stage.exprs.size(); ++e)
+        for (const Kept& k : *kept)
+          if (same_load(stage.exprs[e], *k.expr)) choice.known[e] = k.value;
+    }
+    const Values values = emit_exprs(c_, stage.exprs, lanes, carried, choice);
+    if (kept)
+      for (std::size_t e = 0; e < stage.exprs.size(); ++e)
+        if (stage.exprs[e].kind == Expr::Kind::load && !choice.known[e])
+          kept->push_back({&stage.exprs[e], values[e]});
     emit_stores(c_, stage.stores, values, stage.exprs, lanes);
     for (std::size_t r = 0; r < reduce.size(); ++r) {
       const auto value = static_cast<std::size_t>(stage.reductions[r].value);
@@ -349,6 +378,7 @@ class RowEmitter {
   int width_ = 1, slots_ = 1;
   std::int64_t team_ = 32;
   llvm::Value *member_ = nullptr, *members_ = nullptr;
+  std::map<std::pair<std::int64_t, int>, std::vector<Kept>> kept_;  ///< by offset and slot
 };
 
 }  // namespace
