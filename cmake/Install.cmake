@@ -4,6 +4,7 @@ include(CMakePackageConfigHelpers)
 set(package_directory ${CMAKE_INSTALL_LIBDIR}/cmake/riffle)
 
 install(TARGETS riffle_shared EXPORT riffleTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS riffle_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/riffle NAMELINK_SKIP)
 install(TARGETS riffle RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/riffle DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/riffle/examples

@@ -54,6 +54,18 @@ function(riffle_shared_library)
     -Wl,--version-script=${version_script} -Wl,--gc-sections)
 endfunction()
 
+# emulator/libcuda.so.1: the emulated CUDA driver, under the name by which programs load the real one.
+function(riffle_emulated_driver)
+  add_library(riffle_cuda SHARED ${PROJECT_SOURCE_DIR}/cmake/empty.cpp)
+  set(version_script ${PROJECT_SOURCE_DIR}/cmake/libcuda.map)
+  set_target_properties(riffle_cuda PROPERTIES OUTPUT_NAME cuda SOVERSION 1
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/emulator LINK_DEPENDS ${version_script})
+  # Its workers may still run when a program closes it: it stays.
+  target_link_libraries(riffle_cuda PRIVATE
+    -Wl,--whole-archive riffle_emulator -Wl,--no-whole-archive
+    -Wl,--version-script=${version_script} -Wl,--gc-sections -Wl,-z,nodelete)
+endfunction()
+
 # What tests of several folders share: tests/support/*.cpp, except support's own tests.
 function(riffle_test_support)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.cpp)

@@ -85,15 +85,6 @@ std::byte* LaunchMemory::slow(std::uint64_t address, std::uint32_t bytes, std::u
     allocation = memory_.resolve(address, bytes, verb);
   }
   const std::uint64_t at = address - allocation->begin;
-  if (access != Access::write) {
-    for (std::uint32_t i = 0; i < bytes; ++i) {
-      if (__atomic_load_n(allocation->shadow + at + i, __ATOMIC_RELAXED) == 1) continue;
-      throw Fault(FaultKind::uninitialised_memory,
-                  "uninitialised memory: " + std::to_string(bytes) + "-byte read at " +
-                      hex(address) + ", byte " + std::to_string(at + i) + " of " +
-                      allocation->describe() + " was never written");
-    }
-  }
   for (std::uint32_t i = 0; i < bytes; ++i) {
     const std::uint32_t offset = (address + i) & (kPageBytes - 1);
     Page& page = page_of((address + i) >> kPageBits, allocation);
@@ -115,6 +106,16 @@ std::byte* LaunchMemory::slow(std::uint64_t address, std::uint32_t bytes, std::u
                                            : page.reads,
          offset, 1);
     if (access == Access::write) set_initialised(page.shadow + offset, 1);
+  }
+  // After the marking: a read of bytes that another operation was to write first shows as a race.
+  if (access != Access::write) {
+    for (std::uint32_t i = 0; i < bytes; ++i) {
+      if (__atomic_load_n(allocation->shadow + at + i, __ATOMIC_RELAXED) == 1) continue;
+      throw Fault(FaultKind::uninitialised_memory,
+                  "uninitialised memory: " + std::to_string(bytes) + "-byte read at " +
+                      hex(address) + ", byte " + std::to_string(at + i) + " of " +
+                      allocation->describe() + " was never written");
+    }
   }
   return allocation->data + at;
 }
