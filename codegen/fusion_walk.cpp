@@ -124,18 +124,7 @@ TensorIndex ExprWalker::index_of(ValueId v, const Affine& element) const {
 bool ExprWalker::recomputable(ValueId root) const {
   const ir::Node& node = graph_[root];
   if (ir::info(node.op).family != OpFamily::elementwise) return false;
-  switch (node.op) {  // dear ones are worth a store
-    case Op::exp:
-    case Op::log:
-    case Op::tanh:
-    case Op::erf:
-    case Op::sin:
-    case Op::cos:
-    case Op::pow:
-      return false;
-    default:
-      break;
-  }
+  if (ir::info(node.op).has(ir::kTranscendental)) return false;  // worth a store
   if (node.op == Op::to &&  // the narrower value is the cheaper one to store
       size_of(graph_[node.operands[0]].type.dtype) < size_of(node.type.dtype))
     return true;
@@ -171,8 +160,7 @@ ExprId ExprWalker::value(ValueId v, const TensorIndex& index) {
       touched = true;
       touched_unstored = touched_unstored || !place.stored;
     }
-    // What is stored is there for the taking; only the emitted code has to compute it.
-    if (place.anchor || (place.stored && !emitting_)) {
+    if (place.anchor || (at_home && !emitting_)) {
       carried.insert(root);
       Expr expr;
       expr.kind = Expr::Kind::carried;
@@ -184,7 +172,7 @@ ExprId ExprWalker::value(ValueId v, const TensorIndex& index) {
     // Once complete, the plan may have stored what this group was to recompute; reading it then
     // could close a cycle.
     const bool readable = !emitting_ || place.kind == Placement::Kind::source ||
-                          plan_.group(group_).depends.contains(place.group);
+                          plan_.depends(group_).contains(place.group);
     if (readable) return memo_[key] = load(root, element);
   } else if (place.kind == Placement::Kind::member && !recomputable(root)) {
     exports.insert(root);
@@ -208,6 +196,7 @@ ExprId ExprWalker::value(ValueId v, const TensorIndex& index) {
 ExprId ExprWalker::define(ValueId v, const TensorIndex& index) {
   const ir::Node& node = graph_[v];
   const std::size_t rank = extents_.size();
+  weight += op_weight(node.op);
   if (ir::info(node.op).family == OpFamily::elementwise) {
     std::vector<ExprId> arguments;
     for (std::size_t i = 0; i < node.operands.size(); ++i)

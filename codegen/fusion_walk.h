@@ -1,7 +1,9 @@
 // ExprWalker: writes the expressions that compute a value at an index, walking from the value to
 // memory, constants and the results of its own group.
 //
-// Operands and carried values are left as ValueIds; the kernel builder numbers them.
+// While planning, what its group computes at home already is not walked again; only the emitted
+// code has to compute it. Operands and carried values are left as ValueIds; the kernel builder
+// numbers them.
 #pragma once
 
 #include <map>
@@ -39,6 +41,7 @@ class ExprWalker {
   std::set<ir::ValueId> carried;  ///< anchors of the own group
   bool touched = false;           ///< met a member of the own group at home
   bool touched_unstored = false;
+  std::size_t weight = 0;  ///< of the ops written: op_weight
 
  private:
   ExprId load(ir::ValueId root, const IndexTerm& element);

@@ -55,6 +55,10 @@ enum OpTraits : std::uint32_t {
   kCommutative = 1,        ///< bit-exactly so: a+b, a*b, min, max (never reassociated)
   kNotDifferentiable = 2,  ///< result carries no gradient (compare, argmax, integer results)
   kCheap = 4,              ///< recompute rather than save
+  kTranscendental = 8,     ///< elementwise: tens of instructions, worth a store
+  kExtended = 16,          ///< elementwise: several times that (sums of two floats)
+  kSlowInstruction = 32,   ///< elementwise: one, but slow: division, square root
+  kLoss = 64,              ///< ends a training graph: policies that count nodes start before it
 };
 
 enum class AttrKind : std::uint8_t { flag, integer, number, dtype, text, ints };

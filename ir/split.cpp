@@ -9,10 +9,6 @@
 namespace riffle::ir {
 namespace {
 
-bool is_loss_op(Op op) {
-  return op == Op::mse_loss || op == Op::nll_loss || op == Op::cross_entropy;
-}
-
 bool is_source(const Node& node) { return info(node.op).family == OpFamily::source; }
 bool is_constant(const Node& node) {
   return is_source(node) && node.op != Op::input && node.op != Op::param;
@@ -50,7 +46,7 @@ std::size_t first_loss_node(const Graph& graph, const std::vector<ValueId>& comp
   std::size_t first = compute.size();
   for (std::size_t i = compute.size(); i-- > 0;) {
     const Node& node = graph[compute[i]];
-    if (is_loss_op(node.op)) {
+    if (info(node.op).has(kLoss)) {
       first = i;
     } else if (!node.type.shape.empty()) {
       break;

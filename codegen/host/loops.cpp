@@ -79,28 +79,11 @@ double cost_ns(const HostTarget& target, const std::vector<Expr>& exprs,
       total += 0.1 * static_cast<double>(expr.indirect.size());
     }
     if (expr.kind != Expr::Kind::op) continue;
-    double cost = 0.01;
-    switch (expr.op) {
-      case ir::Op::exp:
-      case ir::Op::log:
-      case ir::Op::tanh:
-      case ir::Op::erf:
-      case ir::Op::sin:
-      case ir::Op::cos:
-        cost = 0.25;
-        break;
-      case ir::Op::pow:
-        cost = 1;
-        break;
-      case ir::Op::div:
-      case ir::Op::sqrt:
-      case ir::Op::rsqrt:
-      case ir::Op::reciprocal:
-        cost = 0.15;
-        break;
-      default:
-        break;
-    }
+    const ir::OpInfo& info = ir::info(expr.op);
+    const double cost = info.has(ir::kExtended)          ? 1
+                        : info.has(ir::kTranscendental)  ? 0.25
+                        : info.has(ir::kSlowInstruction) ? 0.15
+                                                         : 0.01;
     total += size_of(compute_dtype(expr.dtype)) == 8 ? 2 * cost : cost;
   }
   return total * 64 / target.vector_bytes;
