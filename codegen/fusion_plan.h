@@ -33,8 +33,8 @@ class ExprWalker;
 
 /// Bounds on what one kernel takes on, and on what planning looks at.
 struct FusionLimits {
-  /// Of the ops that one group computes (op_weight). LLVM's register allocator takes time that
-  /// grows with the square of a block.
+  /// Of the ops that one group computes (op_weight): LLVM's register allocator dominates the
+  /// compile time of large blocks.
   static constexpr std::size_t kWeight = 512;
   /// Of the ops that one free value stands for: each group that reads it computes them again.
   static constexpr std::size_t kFreeWeight = 64;
