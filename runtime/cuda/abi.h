@@ -58,6 +58,10 @@ enum ResultCode : Result {
 
 using DeviceHandle = int;              // CUdevice
 using DevicePointer = std::uintptr_t;  // CUdeviceptr: an integer of a pointer's size
+/// As an argument that travels as a host pointer (launch parameters, Buffer::address).
+inline void* address_of(DevicePointer pointer) noexcept {
+  return reinterpret_cast<void*>(pointer);  // NOLINT(performance-no-int-to-ptr): never dereferenced
+}
 using ContextHandle = struct ContextHandle_*;
 using ModuleHandle = struct ModuleHandle_*;
 using FunctionHandle = struct FunctionHandle_*;

@@ -145,7 +145,7 @@ void Driver::resolve() {
   constexpr bool REQUIRED = true, OPTIONAL = false;
 #define CUDA_FUNCTION(kind, version, Name, parameters)                          \
   api_.Name = reinterpret_cast<decltype(api_.Name)>(find("cu" #Name, version)); \
-  if (kind && !api_.Name) throw_too_old(path_, version_, "cu" #Name);
+  if ((kind) && !api_.Name) throw_too_old(path_, version_, "cu" #Name);
 #include "runtime/cuda/driver_api.def"
 }
 

@@ -15,6 +15,7 @@ namespace riffle::runtime::cuda {
 
 /// Members are null where the driver lacks an optional function.
 struct DriverApi {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a declarator
 #define CUDA_FUNCTION(kind, version, Name, parameters) Result(*Name) parameters = nullptr;
 #include "runtime/cuda/driver_api.def"
 };

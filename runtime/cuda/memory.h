@@ -91,7 +91,7 @@ class CudaBuffer final : public Buffer {
   ~CudaBuffer() override;
   std::int64_t bytes() const noexcept override { return bytes_; }
   std::byte* host() noexcept override { return nullptr; }
-  std::byte* address() noexcept override { return reinterpret_cast<std::byte*>(pointer_); }
+  std::byte* address() noexcept override { return static_cast<std::byte*>(address_of(pointer_)); }
   void write(std::int64_t offset, std::span<const std::byte> from) override;
   void read(std::int64_t offset, std::span<std::byte> to) override;
 

@@ -55,6 +55,7 @@ void LoadedModule::load(const DeviceModule& device) {
   // Sizes travel in the pointers' place.
   int options[] = {kJitInfoLogBuffer, kJitInfoLogBufferBytes, kJitErrorLogBuffer,
                    kJitErrorLogBufferBytes};
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the interface wants it so
   void* const bytes = reinterpret_cast<void*>(kLogBytes - 1);
   void* values[] = {info.data(), bytes, error.data(), bytes};
   const Result code =

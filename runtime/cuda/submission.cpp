@@ -56,7 +56,7 @@ void* Submission::scratch(std::int64_t bytes) {
     scratch_.push_back(shared_->memory->allocate(bytes, "scratch"));
     scratch_bytes_ = bytes;
   }
-  return scratch_.empty() ? nullptr : reinterpret_cast<void*>(scratch_.back());
+  return scratch_.empty() ? nullptr : address_of(scratch_.back());
 }
 
 /// What a launch needs besides its operands; may allocate, so not while a graph is captured.
@@ -82,9 +82,9 @@ Submission::Target Submission::target_of(const Item& item) {
 void Submission::enqueue_launch(const Item& item, std::span<void* const> operands,
                                 StreamHandle stream) {
   const Target target = target_of(item);
-  const Result code = target.kernel->launch(
-      reinterpret_cast<LaunchGrid>(api_.LaunchKernel), target.kernel->functions.data(),
-      operands.data(), target.scratch, reinterpret_cast<void*>(target.status), stream);
+  const Result code = target.kernel->launch(reinterpret_cast<LaunchGrid>(api_.LaunchKernel),
+                                            target.kernel->functions.data(), operands.data(),
+                                            target.scratch, address_of(target.status), stream);
   if (code != kSuccess) [[unlikely]]
     context_.raise(code, "cuLaunchKernel", target.kernel->name + " in " + item.module->name());
 }
