@@ -58,7 +58,8 @@ endfunction()
 function(riffle_emulated_driver)
   add_library(riffle_cuda SHARED ${PROJECT_SOURCE_DIR}/cmake/empty.cpp)
   set(version_script ${PROJECT_SOURCE_DIR}/cmake/libcuda.map)
-  set_target_properties(riffle_cuda PROPERTIES OUTPUT_NAME cuda SOVERSION 1
+  # Without a soname: once loaded by its path it must not answer for the system's libcuda.so.1.
+  set_target_properties(riffle_cuda PROPERTIES OUTPUT_NAME cuda SUFFIX .so.1 NO_SONAME ON
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/emulator LINK_DEPENDS ${version_script})
   # Its workers may still run when a program closes it: it stays.
   target_link_libraries(riffle_cuda PRIVATE

@@ -1,4 +1,5 @@
 // What stands between a program and its first CUDA device, each with its own message.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -138,6 +139,12 @@ TEST(CudaLoad, AnEmulatorThatIsNotThereNamesThePathsTried) {
     EXPECT_TRUE(says(error, "/nowhere/libcuda.so.1")) << error.what();
     EXPECT_TRUE(says(error, "RIFFLE_EMULATOR")) << error.what();
   }
+}
+
+TEST(CudaLoad, TheEmulatorOnceLoadedIsNotTakenForTheSystemsDriver) {
+  const auto emulator = cuda::Driver::load(cuda::find_emulator());
+  void* system = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  EXPECT_TRUE(!system || !::dlsym(system, "riffle_emulator_set"));
 }
 
 TEST(CudaLoad, VersionsAreWrittenAsPeopleDo) {
