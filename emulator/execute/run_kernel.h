@@ -32,6 +32,9 @@ struct ExecuteOptions {
   /// documented bound (0: none).
   std::uint64_t seed = 0;
   bool check_shared_races = true;
+  /// Each thread runs alone as far as it can, instead of a warp's threads side by side: much
+  /// slower, and the order that forgives a missing __syncwarp least.
+  bool independent_threads = false;
   std::uint64_t instruction_limit = 0;  ///< per thread; 0: none. Beyond it: FaultKind::stuck
   std::function<bool()> cancelled;      ///< polled between blocks
 };
