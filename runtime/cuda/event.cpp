@@ -83,22 +83,15 @@ void CudaEvent::synchronize() {
 }
 
 Completion* CudaEvent::record(Stream& producer) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (latest_ && latest_->unshared()) {
-      latest_->restart(&producer);
-      latest_->acquire();
-      return latest_;
-    }
-  }
-  const Bind bind(*context_);
-  auto* fresh = new Completion(context_);
-  fresh->restart(&producer);
-  fresh->acquire();
   const std::lock_guard lock(mutex_);
-  if (latest_) latest_->release();
-  latest_ = fresh;
-  return fresh;
+  if (latest_ && !latest_->unshared()) {
+    latest_->release();
+    latest_ = nullptr;
+  }
+  if (!latest_) latest_ = new Completion(context_);
+  latest_->restart(&producer);
+  latest_->acquire();
+  return latest_;
 }
 
 Completion* CudaEvent::latest() const noexcept {

@@ -13,6 +13,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 
 #include "runtime/cuda/memory.h"
 
@@ -20,9 +21,15 @@ namespace riffle::runtime::cuda {
 
 class Completion {
  public:
-  explicit Completion(const std::shared_ptr<const Context>& context)
-      : event_(context, kEventDisableTiming | kEventBlockingSync) {}
-  EventHandle event() const noexcept { return event_.handle(); }
+  explicit Completion(std::shared_ptr<const Context> context) : context_(std::move(context)) {}
+  /// The driver's event, made when it is first recorded. By the recording stream; throws
+  /// DeviceError.
+  EventHandle prepare() {
+    if (!event_) event_.emplace(context_, kEventDisableTiming | kEventBlockingSync);
+    return event_->handle();
+  }
+  /// Of an issued completion without a failure.
+  EventHandle event() const noexcept { return event_->handle(); }
 
   bool issued() const noexcept { return state_.load(std::memory_order_acquire) != State::enqueued; }
   /// Valid once issued: what the record carries instead of an end, if its stream had failed.
@@ -49,7 +56,8 @@ class Completion {
   enum class State : std::uint8_t { enqueued, issued };
   void settle(const Failure& failure) noexcept;
 
-  const DriverEvent event_;
+  const std::shared_ptr<const Context> context_;
+  std::optional<DriverEvent> event_;
   std::atomic<int> references_{1};
   std::atomic<State> state_{State::issued};
   std::mutex mutex_;
@@ -66,7 +74,7 @@ class CudaEvent final : public Event {
   bool query() const noexcept override;
   void synchronize() override;
 
-  /// A new record; the caller gets a reference, to issue and release. Throws DeviceError.
+  /// A new record; the caller gets a reference, to issue and release.
   Completion* record(Stream& producer);
   /// The latest record with a reference for the caller, or nullptr.
   Completion* latest() const noexcept;

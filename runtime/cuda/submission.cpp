@@ -110,7 +110,7 @@ void Submission::fill(const Item& item) {
 
 void Submission::record(const Item& item) {
   busy_ = true;
-  CUDA_CALL(context_, EventRecord, item.completion->event(), stream_);
+  CUDA_CALL(context_, EventRecord, item.completion->prepare(), stream_);
 }
 
 void Submission::wait(const Item& item) {
@@ -142,10 +142,10 @@ void Submission::enqueue(const Item& item, const Batch& batch, StreamHandle stre
     case Item::Kind::record:
       if (capturing)
         // A plain record would only mark a place inside the graph.
-        CUDA_CALL(context_, EventRecordWithFlags, item.completion->event(), stream,
+        CUDA_CALL(context_, EventRecordWithFlags, item.completion->prepare(), stream,
                   kEventRecordExternal);
       else
-        CUDA_CALL(context_, EventRecord, item.completion->event(), stream);
+        CUDA_CALL(context_, EventRecord, item.completion->prepare(), stream);
       return;
     default:
       return;  // CudaStream puts nothing else into a segment
@@ -171,7 +171,7 @@ void Submission::sign(std::span<const Item> items, const Batch& batch) {
       }
       case Item::Kind::record:
         signature_.push_back(reinterpret_cast<std::uint64_t>(item.completion));
-        signature_.push_back(reinterpret_cast<std::uint64_t>(item.completion->event()));
+        signature_.push_back(reinterpret_cast<std::uint64_t>(item.completion->prepare()));
         break;
       default:
         signature_.push_back(item.destination);
