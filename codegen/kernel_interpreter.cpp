@@ -29,8 +29,10 @@ void for_each_point(const Shape& space, std::size_t first, Point& point, const B
   for (std::size_t d = 0; d < space.size(); ++d) point[first + d] = 0;
   for (std::int64_t n = element_count(space); n-- > 0;) {
     body();
-    for (std::size_t d = space.size(); d-- > 0 && ++point[first + d] == space[d];)
-      point[first + d] = 0;
+    for (std::size_t d = space.size(); d > 0; --d) {
+      if (++point[first + d - 1] < space[d - 1]) break;
+      point[first + d - 1] = 0;
+    }
   }
 }
 

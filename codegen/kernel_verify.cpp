@@ -78,7 +78,10 @@ class KernelVerifier {
       });
       require(!loads || fits(at(address), at(address)), "address {} leaves the slot of {} elements",
               at(address), elements);
-      for (std::size_t d = space.size(); d-- > 0 && ++point[d] == space[d];) point[d] = 0;
+      for (std::size_t d = space.size(); d > 0; --d) {
+        if (++point[d - 1] < space[d - 1]) break;
+        point[d - 1] = 0;
+      }
     }
   }
 

@@ -163,7 +163,7 @@ void Builder::rename(Value value, std::string_view name) {
   graph_[value.id].name = names_.unique(name);
 }
 
-Graph Builder::finish(std::vector<Value> outputs) {
+Graph Builder::finish(const std::vector<Value>& outputs) {
   graph_.outputs.clear();
   for (Value output : outputs) {
     assert(output.id >= 0 && output.id < graph_.size());

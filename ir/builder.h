@@ -65,7 +65,7 @@ class Builder {
   void set_program_id(std::int64_t id) { program_id_ = id; }  // -1: the node's own index
 
   /// Takes the graph, with these outputs.
-  Graph finish(std::vector<Value> outputs);
+  Graph finish(const std::vector<Value>& outputs);
 
  private:
   Graph graph_;

@@ -14,6 +14,7 @@ static_assert(sizeof(void*) == 8, "a handle holds 64 bits");
 
 std::uint64_t word(Scalar a) { return reinterpret_cast<std::uintptr_t>(a.handle); }
 Scalar make(DType dtype, std::uint64_t bits) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the handle is opaque and never dereferenced
   return {reinterpret_cast<void*>(static_cast<std::uintptr_t>(bits)), dtype};
 }
 float f32_of(Scalar a) { return std::bit_cast<float>(static_cast<std::uint32_t>(word(a))); }

@@ -42,6 +42,11 @@ std::string build_id(const char* begin, std::size_t size) {
   return {};
 }
 
+const void* begin_of(const dl_phdr_info& info, const ElfW(Phdr) & segment) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the loader speaks of addresses as integers
+  return reinterpret_cast<const void*>(info.dlpi_addr + segment.p_vaddr);
+}
+
 int visit(dl_phdr_info* info, std::size_t, void* data) {
   auto& wanted = *static_cast<Identify*>(data);
   const auto address = reinterpret_cast<ElfW(Addr)>(wanted.inside);
@@ -56,8 +61,8 @@ int visit(dl_phdr_info* info, std::size_t, void* data) {
   for (int i = 0; i < info->dlpi_phnum && wanted.identity.empty(); ++i) {
     const ElfW(Phdr)& segment = info->dlpi_phdr[i];
     if (segment.p_type == PT_NOTE)
-      wanted.identity = build_id(reinterpret_cast<const char*>(info->dlpi_addr + segment.p_vaddr),
-                                 segment.p_memsz);
+      wanted.identity =
+          build_id(static_cast<const char*>(begin_of(*info, segment)), segment.p_memsz);
   }
   // Linked without --build-id: the code itself, some milliseconds once.
   if (wanted.identity.empty()) {
@@ -65,9 +70,7 @@ int visit(dl_phdr_info* info, std::size_t, void* data) {
     for (int i = 0; i < info->dlpi_phnum; ++i) {
       const ElfW(Phdr)& segment = info->dlpi_phdr[i];
       if (segment.p_type == PT_LOAD && (segment.p_flags & PF_X))
-        hash =
-            XXH3_64bits_withSeed(reinterpret_cast<const void*>(info->dlpi_addr + segment.p_vaddr),
-                                 segment.p_filesz, hash);
+        hash = XXH3_64bits_withSeed(begin_of(*info, segment), segment.p_filesz, hash);
     }
     wanted.identity = fmt::format("{:016x}", hash);
   }

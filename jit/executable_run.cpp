@@ -94,7 +94,7 @@ std::vector<HookSlot> Executable::Impl::hook_slots(
     const Specialisation& spec, std::vector<runtime::HookFunction>& functions) const {
   std::vector<HookSlot> slots;
   if (!spec.training) return slots;
-  auto add = [&](const HookSpec& hook, HookSlot slot, TensorType type) {
+  auto add = [&](const HookSpec& hook, HookSlot slot, const TensorType& type) {
     slot.point = hook.point;
     slot.is_stream_hook = hook.is_stream_hook;
     slot.writes_gradient = hook.writes_gradient;

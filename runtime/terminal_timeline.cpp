@@ -61,8 +61,10 @@ struct Scale {
 std::string fitting_label(const PartitionBlock& block, int room) {
   const std::string phase(name_of(block.phase));
   const std::string number = block.partition < 0 ? "" : std::to_string(block.partition);
-  for (const std::string& label : {label_of(block), phase + (number.empty() ? "" : " " + number),
-                                   static_cast<char>(phase[0] - 'a' + 'A') + number, number})
+  const std::string initial(1, static_cast<char>(phase[0] - 'a' + 'A'));
+  for (const std::string& label :
+       {label_of(block), fmt::format("{}{}{}", phase, number.empty() ? "" : " ", number),
+        initial + number, number})
     if (!label.empty() && static_cast<int>(label.size()) <= room) return label;
   return "";
 }

@@ -135,7 +135,7 @@ std::vector<Sample> attention_samples() {
   using rules::t;
   std::vector<Sample> samples;
   for (const bool causal : {false, true}) {
-    const auto add = [&](Shape query, Shape key, Shape value) {
+    const auto add = [&](const Shape& query, const Shape& key, const Shape& value) {
       samples.push_back(
           {.operands = {t(query), t(key), t(value)}, .attrs = {{"is_causal", causal}}});
     };

@@ -181,7 +181,7 @@ using rules::t;
 std::vector<Sample> gather_samples() {
   std::vector<Sample> samples;
   for (DType index : {DType::i64, DType::i32}) {
-    const auto add = [&](Shape x, std::int64_t dim, Shape shape) {
+    const auto add = [&](const Shape& x, std::int64_t dim, const Shape& shape) {
       samples.push_back({.operands = {t(x), {index, shape}},
                          .attrs = {{"dim", dim}},
                          .index_limit = x[static_cast<std::size_t>(dim)]});
@@ -198,7 +198,7 @@ std::vector<Sample> gather_samples() {
 
 std::vector<Sample> scatter_add_samples() {
   std::vector<Sample> samples;
-  const auto add = [&](Shape x, std::int64_t dim, Shape index, Shape src) {
+  const auto add = [&](const Shape& x, std::int64_t dim, const Shape& index, const Shape& src) {
     samples.push_back({.operands = {t(x), rules::i64(index), t(src)},
                        .attrs = {{"dim", dim}},
                        .index_limit = x[static_cast<std::size_t>(dim)]});
@@ -214,7 +214,7 @@ std::vector<Sample> scatter_add_samples() {
 
 std::vector<Sample> embedding_samples() {
   std::vector<Sample> samples;
-  const auto add = [&](TensorType input, Shape weight) {
+  const auto add = [&](TensorType input, const Shape& weight) {
     samples.push_back({.operands = {input, t(weight)}, .index_limit = weight[0]});
   };
   add(rules::i64({}), {5, 3});

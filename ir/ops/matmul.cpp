@@ -159,7 +159,7 @@ std::vector<Value> matmul_vjp(const VjpQuery& q) {
 
 std::vector<Sample> matmul_samples() {
   std::vector<Sample> samples;
-  const auto add = [&](Shape x, Shape other, bool tx = false, bool to = false) {
+  const auto add = [&](const Shape& x, const Shape& other, bool tx = false, bool to = false) {
     samples.push_back({.operands = {rules::t(x), rules::t(other)},
                        .attrs = {{"transpose_x", tx}, {"transpose_other", to}}});
   };
@@ -214,7 +214,7 @@ std::vector<Value> linear_vjp(const VjpQuery& q) {
 
 std::vector<Sample> linear_samples() {
   std::vector<Sample> samples;
-  const auto add = [&](Shape x, std::int64_t out) {
+  const auto add = [&](const Shape& x, std::int64_t out) {
     const std::int64_t in = x.back();
     samples.push_back({.operands = {rules::t(x), rules::t({out, in})}});
     samples.push_back({.operands = {rules::t(x), rules::t({out, in}), rules::t({out})}});

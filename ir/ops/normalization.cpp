@@ -61,7 +61,7 @@ Value log_softmax_rule(const rules::UnaryGradient& g) {
 
 std::vector<Sample> softmax_samples() {
   std::vector<Sample> samples;
-  const auto add = [&](Shape x, std::int64_t dim) {
+  const auto add = [&](const Shape& x, std::int64_t dim) {
     samples.push_back({.operands = {rules::t(x)}, .attrs = {{"dim", dim}}, .low = -4, .high = 4});
   };
   add({67}, 0);
@@ -129,7 +129,7 @@ std::vector<Value> layer_norm_vjp(const VjpQuery& q) {
 
 std::vector<Sample> layer_norm_samples() {
   std::vector<Sample> samples;
-  const auto add = [&](Shape x, Ints shape, int affine) {
+  const auto add = [&](const Shape& x, const Ints& shape, int affine) {
     Sample sample{.operands = {rules::t(x)}, .attrs = {{"normalized_shape", shape}}};
     for (int i = 0; i < affine; ++i) sample.operands.push_back(rules::t(shape));
     samples.push_back(sample);

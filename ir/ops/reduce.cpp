@@ -193,7 +193,7 @@ using rules::t;
 std::vector<Sample> dims_samples(double low, double high) {
   std::vector<Sample> samples;
   for (const bool keepdim : {false, true}) {
-    const auto add = [&](Shape x, Ints dims) {
+    const auto add = [&](const Shape& x, const Ints& dims) {
       samples.push_back({.operands = {t(x)},
                          .attrs = {{"dim", dims}, {"keepdim", keepdim}},
                          .low = low,
@@ -245,7 +245,7 @@ std::vector<Sample> mean_samples() { return dims_samples(-2, 2); }
 std::vector<Sample> argmax_samples() {
   std::vector<Sample> samples;
   for (const bool keepdim : {false, true}) {
-    const auto add = [&](Shape x, std::int64_t dim) {
+    const auto add = [&](const Shape& x, std::int64_t dim) {
       samples.push_back({.operands = {t(x)}, .attrs = {{"dim", dim}, {"keepdim", keepdim}}});
     };
     add({67}, 0);

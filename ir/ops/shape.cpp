@@ -321,7 +321,7 @@ using rules::t;
 
 std::vector<Sample> expand_samples() {
   std::vector<Sample> samples;
-  const auto add = [&](Shape x, Ints size) {
+  const auto add = [&](const Shape& x, const Ints& size) {
     samples.push_back({.operands = {t(x)}, .attrs = {{"size", size}}});
   };
   add({}, {});
@@ -338,7 +338,7 @@ std::vector<Sample> expand_samples() {
 
 std::vector<Sample> reshape_samples() {
   std::vector<Sample> samples;
-  const auto add = [&](Shape x, Ints shape) {
+  const auto add = [&](const Shape& x, const Ints& shape) {
     samples.push_back({.operands = {t(x)}, .attrs = {{"shape", shape}}});
   };
   add({}, {1, 1});
@@ -352,7 +352,7 @@ std::vector<Sample> reshape_samples() {
 
 std::vector<Sample> permute_samples() {
   std::vector<Sample> samples;
-  const auto add = [&](Shape x, Ints dims) {
+  const auto add = [&](const Shape& x, const Ints& dims) {
     samples.push_back({.operands = {t(x)}, .attrs = {{"dims", dims}}});
   };
   add({}, {});
@@ -365,7 +365,7 @@ std::vector<Sample> permute_samples() {
 
 std::vector<Sample> slice_samples() {
   std::vector<Sample> samples;
-  const auto add = [&](Shape x, Attrs attrs) {
+  const auto add = [&](const Shape& x, const Attrs& attrs) {
     samples.push_back({.operands = {t(x)}, .attrs = attrs});
   };
   using I = std::int64_t;
@@ -381,7 +381,7 @@ std::vector<Sample> slice_samples() {
 
 std::vector<Sample> pad_samples() {
   std::vector<Sample> samples;
-  const auto add = [&](Shape x, Ints low, Ints high, double value) {
+  const auto add = [&](const Shape& x, const Ints& low, const Ints& high, double value) {
     samples.push_back(
         {.operands = {t(x)}, .attrs = {{"low", low}, {"high", high}, {"value", value}}});
   };
@@ -396,7 +396,7 @@ std::vector<Sample> pad_samples() {
 
 std::vector<Sample> cat_samples() {
   std::vector<Sample> samples;
-  const auto add = [&](std::vector<Shape> shapes, std::int64_t dim) {
+  const auto add = [&](const std::vector<Shape>& shapes, std::int64_t dim) {
     Sample sample{.operands = {}, .attrs = {{"dim", dim}}};
     for (const Shape& shape : shapes) sample.operands.push_back(t(shape));
     samples.push_back(sample);

@@ -21,7 +21,10 @@ class NullBuffer final : public Buffer {
   std::int64_t bytes() const noexcept override { return bytes_; }
   std::byte* host() noexcept override { return nullptr; }
   bool keeps_bytes() const noexcept override { return false; }
-  std::byte* address() noexcept override { return reinterpret_cast<std::byte*>(address_); }
+  std::byte* address() noexcept override {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): recorded, never dereferenced
+    return reinterpret_cast<std::byte*>(address_);
+  }
 
  private:
   std::uintptr_t address_;
