@@ -140,8 +140,13 @@ PartitionedGraph split(const Graph& graph, const SplitPolicy& policy) {
   const std::size_t counted = first_loss_node(graph, compute);
   SplitView view{graph, {compute.begin(), compute.begin() + static_cast<std::ptrdiff_t>(counted)}};
   std::vector<std::size_t> cuts = policy.cuts(view);
-  std::erase_if(cuts, [&](std::size_t cut) { return cut > counted; });
   std::sort(cuts.begin(), cuts.end());
+  if (!cuts.empty() && cuts.back() > counted)
+    throw UsageError(
+        {.what = fmt::format("split {}: there is no place {} to cut: the model has {} "
+                             "compute node{}",
+                             result.policy, cuts.back(), counted, counted == 1 ? "" : "s"),
+         .hint = fmt::format("0 to {}; show graph lists the nodes", counted)});
 
   // Interval k of the compute nodes is [bounds[k], bounds[k+1]).
   std::vector<std::size_t> bounds = {0};

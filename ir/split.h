@@ -33,7 +33,7 @@ struct SplitView {
 };
 
 /// Positions in `SplitView::counted`: a cut at k separates counted[k-1] from counted[k].
-/// In any order; those outside 0 … counted.size() are dropped. A cut at 0 and a repeated cut make
+/// In any order, within 0 … counted.size(). A cut at 0 and a repeated cut make
 /// an empty partition, a cut at counted.size() a last one that holds the loss alone: no policy
 /// but split_at does that.
 class SplitPolicy {
@@ -114,7 +114,8 @@ struct PartitionedGraph {
   std::vector<TableRow> stitched_rows() const;
 };
 
-/// Never throws for a verified graph: every value may cross a cut. No cut gives one partition.
+/// Every value of a verified graph may cross a cut. No cut gives one partition. Throws UsageError
+/// for a cut beyond the nodes that policies count.
 PartitionedGraph split(const Graph& graph, const SplitPolicy& policy);
 
 /// The nodes after the model's last output that only the loss needs: policies do not count them,

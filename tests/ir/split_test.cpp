@@ -306,12 +306,24 @@ TEST(Split, ExplicitCutsMayLeaveAPartitionEmpty) {
   EXPECT_EQ(summary(graph, *split_at({0})),
             "|linear relu linear_1 relu_1 linear_2 relu_2 linear_3");
   // Past the model: the loss alone.
-  const auto loss_alone = split(graph, *split_at({7, 8, 1000}));
+  const auto loss_alone = split(graph, *split_at({7}));
   EXPECT_EQ(summary(loss_alone), "linear relu linear_1 relu_1 linear_2 relu_2 linear_3|");
   EXPECT_EQ(names(loss_alone.whole, loss_alone.partitions[1].input_values), "y linear_3");
   for (const auto& cuts : std::vector<std::vector<std::size_t>>{{0, 0, 2, 2, 7, 7}, {5, 1}}) {
     check(split(graph, *split_at(cuts)));
   }
+}
+
+TEST(Split, ACutBeyondTheModelIsRefused) {
+  const Graph graph = experiment();
+  for (const auto& cuts : std::vector<std::vector<std::size_t>>{{8}, {1000, 2}}) try {
+      split(graph, *split_at(cuts));
+      ADD_FAILURE() << "not refused";
+    } catch (const UsageError& error) {
+      EXPECT_NE(std::string(error.what()).find("the model has 7 compute nodes"), std::string::npos)
+          << error.what();
+      EXPECT_EQ(error.hint().substr(0, 7), "0 to 7;") << error.hint();
+    }
 }
 
 TEST(Split, EveryKindOfValueMayCross) {
@@ -336,7 +348,7 @@ TEST(Split, EveryKindOfValueMayCross) {
     %loss = add(%all, %nothing)
     return %loss, %x, %h, %h, %two, %w, %best, %mask, %none, %sum
   })");
-  for (std::size_t cut = 0; cut <= 12; ++cut) check(split(graph, *split_at({cut})));
+  for (std::size_t cut = 0; cut <= 10; ++cut) check(split(graph, *split_at({cut})));
   const auto single = split(graph, *split_by_nodes(1));
   check(single);
   // Constants are copied to their users, never passed; the returned one comes from the last.

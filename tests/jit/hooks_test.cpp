@@ -12,6 +12,7 @@
 #include "jit/session.h"
 #include "riffle/riffle.h"
 #include "runtime/ordering.h"
+#include "tests/jit/cuts.h"
 #include "tests/jit/training.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/scale.h"
@@ -189,7 +190,7 @@ TEST(Hooks, RunInTheSameOrderForEveryCutOfRandomGraphs) {
     const ir::Graph graph = random_graph(seed, {.max_nodes = 8});
     const std::vector<ir::Array> arrays = random_arrays(graph, seed);
     Names expected;
-    for (std::size_t cut = 0; cut < 8; ++cut) {
+    for (std::size_t cut = 0; cut <= positions(graph); ++cut) {
       Executable executable = jit::create(session, to_public(graph), ir::split_at({cut}));
       if (cut == 0) expected = ready_order(executable);
       EXPECT_EQ(ready_order(executable), expected) << "seed " << seed << ", cut at " << cut;

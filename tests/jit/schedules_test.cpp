@@ -2,11 +2,13 @@
 // that is not redundant. And the memory plan behind it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <iostream>
 
 #include "jit/memory_plan.h"
 #include "jit/session.h"
 #include "runtime/schedule.h"
+#include "tests/jit/cuts.h"
 #include "tests/jit/training.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/scale.h"
@@ -84,8 +86,12 @@ TEST(Schedules, VerifyAndNeedTheirWaits) {
   for (std::uint64_t seed = 0; seed < scaled(60); ++seed) {
     const ir::Graph graph = random_graph(seed);
     Random random(seed);
+    const std::size_t most = positions(graph);
+    std::vector<std::size_t> everywhere;
+    for (std::size_t cut = 1; cut <= std::min<std::size_t>(11, most); ++cut)
+      everywhere.push_back(cut);
     for (const std::vector<std::size_t>& cuts :
-         {std::vector<std::size_t>{}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, {3}}) {
+         {std::vector<std::size_t>{}, everywhere, {std::min<std::size_t>(3, most)}}) {
       Executable executable =
           jit::create(seed % 2 == 0 ? session : with_frees, to_public(graph), ir::split_at(cuts));
       executable.set_optimizer({.name = seed % 3 == 0 ? "adam" : "sgd"});
