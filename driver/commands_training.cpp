@@ -22,7 +22,6 @@ void init(Context& context, Arguments& arguments) {
   const std::int64_t seed = arguments.integer_option("--seed", 0);
   arguments.finish();
   context.executable().init(static_cast<std::uint64_t>(seed));
-  context.initialised = true;
   context.losses.clear();
   context.output().result({{"command", "init"}, {"seed", seed}},
                           fmt::format("initialised parameters and inputs, seed {}", seed));

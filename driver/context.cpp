@@ -45,27 +45,50 @@ Session& Context::session() {
 }
 
 void Context::set_session_options(SessionOptions options) {
-  auto fresh = make_session(options);  // throws before anything is dropped
-  executable_.reset();
-  partition_line_hooks.clear();  // they went with the executable
-  initialised = false;
+  // All that may throw comes before anything is dropped.
+  auto fresh = make_session(options);
+  if (executable_) go_on_with(jit::clone(*executable_, *fresh, ir::make_split_policy(split_)));
   session_ = std::move(fresh);
   options_ = std::move(options);
 }
 
-void Context::load(Graph graph) {
+void Context::keep_run() {
   constexpr std::size_t kMostRuns = 4;
-  if (executable_ && !jit::spans(*executable_).empty()) {
-    earlier_runs.push_back(run_report(*this));
-    if (earlier_runs.size() > kMostRuns) earlier_runs.erase(earlier_runs.begin());
-  }
+  if (!executable_ || jit::spans(*executable_).empty()) return;
+  earlier_runs.push_back(run_report(*this));
+  if (earlier_runs.size() > kMostRuns) earlier_runs.erase(earlier_runs.begin());
+}
+
+void Context::go_on_with(Executable fresh) {
+  jit::continue_from(*executable_, fresh);
+  fresh.set_tracing(true);
+  keep_run();
+  if (!jit::spans(*executable_).empty())
+    output_.note(
+        "the steps so far stay in the report; timeline, trace, overlap and explain, print and dump "
+        "show the next step");
+  if (jit::has_values(*executable_) && !jit::has_values(fresh))
+    output_.note("device null has no values to hand on: init or tensors sets the parameters anew");
+  else if (jit::keeps_values(*executable_) && !jit::keeps_values(fresh))
+    output_.note("device null keeps no values: those of the parameters are gone");
+  for (std::size_t p = 0; p < executable_->partition_count(); ++p)
+    if (const auto chosen = jit::backend(*executable_, p);
+        chosen != jit::Backend::device &&
+        (p >= fresh.partition_count() || jit::backend(fresh, p) != chosen)) {
+      output_.note("the partitions are new: all run on the device again; backend K chooses");
+      break;
+    }
+  *executable_ = std::move(fresh);
+}
+
+void Context::load(Graph graph) {
+  keep_run();
   executable_.reset();
   graph_ = std::move(graph);
   split_ = {"none"};
   data.reset();
   losses.clear();
   test_accuracy.reset();
-  initialised = false;
   partition_line_hooks.clear();
 }
 
@@ -77,23 +100,24 @@ const Graph& Context::graph() const {
 }
 
 void Context::set_split(std::vector<std::string> words) {
+  // A policy that does not fit the graph throws here, and the old one stays.
   std::unique_ptr<ir::SplitPolicy> policy = ir::make_split_policy(words);
+  if (executable_)
+    go_on_with(jit::clone(*executable_, std::move(policy)));
+  else
+    executable_ = make_executable(std::move(policy));
   split_ = std::move(words);
-  if (!executable_) return;
-  // Parameters, inputs, optimizer and hooks stay as they are: only the cuts change.
-  Executable fresh = jit::clone(*executable_, std::move(policy));
-  jit::copy_hooks(*executable_, fresh);
-  fresh.set_tracing(true);
-  *executable_ = std::move(fresh);
+}
+
+std::unique_ptr<Executable> Context::make_executable(std::unique_ptr<ir::SplitPolicy> policy) {
+  auto made = std::make_unique<Executable>(jit::create(session(), graph(), std::move(policy)));
+  made->set_tracing(true);
+  made->set_hooks_at(hooks_at);
+  return made;
 }
 
 Executable& Context::executable() {
-  if (!executable_) {
-    executable_ = std::make_unique<Executable>(
-        jit::create(session(), graph(), ir::make_split_policy(split_)));
-    executable_->set_tracing(true);
-    executable_->set_hooks_at(hooks_at);
-  }
+  if (!executable_) executable_ = make_executable(ir::make_split_policy(split_));
   return *executable_;
 }
 

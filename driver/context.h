@@ -35,25 +35,27 @@ class Context {
   /// Made on first use, so that `version` and `help` need no device.
   Session& session();
   const SessionOptions& session_options() const noexcept { return options_; }
-  /// A change of device, threads or cache drops session and executable; the graph stays.
+  /// A change of device, threads, fusion, cache or memory takes a new session. What a user gave and
+  /// what was trained goes on in it; a note says what does not. When it throws, nothing changed.
   void set_session_options(SessionOptions options);
 
   void load(Graph graph);
-  void set_split(std::vector<std::string> words);  ///< throws UsageError
+  /// Cuts anew; all else goes on, or a note says what does not. When it throws (UsageError),
+  /// nothing changed.
+  void set_split(std::vector<std::string> words);
   const std::vector<std::string>& split_words() const noexcept { return split_; }
   bool has_graph() const noexcept { return graph_.has_value(); }
   const Graph& graph() const;  ///< UsageError when none is loaded
   /// The loaded graph's executable, created on first use after load, split or a change of device.
   Executable& executable();
   bool has_executable() const noexcept { return executable_ != nullptr; }
-  bool initialised = false;  ///< init or tensors has run on it
 
   /// Set while a command runs and Ctrl-C came.
   bool interrupted() const noexcept;
 
   std::optional<BoundData> data;
   std::vector<LossPoint> losses;
-  std::vector<Json> earlier_runs;       ///< what a report says of graphs loaded before this one
+  std::vector<Json> earlier_runs;       ///< what a report says of steps before this executable's
   std::optional<double> test_accuracy;  ///< of the last eval on data
   bool timer = false, quit = false;
   HooksAt hooks_at = HooksAt::gradient;  ///< of this executable and those to come
@@ -62,6 +64,10 @@ class Context {
   int scripts_inside = 0;            ///< `source` within `source`
 
  private:
+  std::unique_ptr<Executable> make_executable(std::unique_ptr<ir::SplitPolicy> policy);
+  void go_on_with(Executable fresh);
+  void keep_run();  ///< for the report, before the executable goes
+
   Output& output_;
   SessionOptions options_;
   std::vector<std::string> split_ = {"none"};

@@ -16,6 +16,16 @@ void check_partition(const Executable& executable, std::size_t partition) {
                       .hint = "0 to " + std::to_string(count - 1)});
 }
 
+void count_backends(Executable::Impl& impl) {
+  const std::pair<Backend, const char*> kinds[] = {
+      {Backend::reference, "partitions on the reference evaluator"},
+      {Backend::host, "partitions compiled for the host"}};
+  for (const auto& [kind, name] : kinds) {
+    impl.fallbacks.erase(name);
+    if (const auto count = std::ranges::count(impl.backends, kind)) impl.fallbacks[name] = count;
+  }
+}
+
 void copy_buffer(runtime::Buffer& from, runtime::Buffer& to) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(to.bytes()));
   from.read(0, bytes);
@@ -38,32 +48,76 @@ void check_tensor(const Executable& executable, std::string_view name, const Hos
   executable.impl().check_tensor(name, tensor);
 }
 
-Executable clone(const Executable& executable, std::unique_ptr<ir::SplitPolicy> policy) {
-  const Executable::Impl& from = executable.impl();
-  auto to = std::make_unique<Executable::Impl>(from.session, from.graph, std::move(policy));
+namespace {
+
+/// Gradients and optimizer state lie in ready order, which is the graph's, not the split's; they
+/// are copied by parameter all the same.
+void copy_region(const State& from, const Region& source, State& to, const Region& target) {
+  if (source && target) to.write(target, from.read(source));
+}
+
+bool both_keep_bytes(const Executable::Impl& from, const Executable::Impl& to) {
+  return from.state->buffer(kParameters)->keeps_bytes() &&
+         to.state->buffer(kParameters)->keeps_bytes();
+}
+
+Executable clone_into(const Executable::Impl& from, std::shared_ptr<Session::Impl> session,
+                      std::unique_ptr<ir::SplitPolicy> policy) {
+  auto to = std::make_unique<Executable::Impl>(std::move(session), from.graph, std::move(policy));
   to->optimizer = from.optimizer;
   to->state->reset_optimizer(to->optimizer);
   to->inputs = from.inputs;
   to->input_versions = from.input_versions;
   to->inputs_with_nan = from.inputs_with_nan;
   to->next_version = from.next_version;
-  to->parameter_set = from.parameter_set;
+  // A device that keeps no bytes has no values to give, and needs none.
+  if (from.state->buffer(kParameters)->keeps_bytes() ||
+      !to->state->buffer(kParameters)->keeps_bytes())
+    to->parameter_set = from.parameter_set;
   to->optimizer_steps = from.optimizer_steps;
+  if (!both_keep_bytes(from, *to)) return Executable(std::move(to));
   copy_buffer(*from.state->buffer(kParameters), *to->state->buffer(kParameters));
-  // Gradients and optimizer state lie in ready order, which is the graph's, not the split's; they
-  // are copied by parameter all the same.
   for (ir::ValueId id : from.differentiated.gradient_parameters)
     for (int i = 0; i < state_count(from.optimizer); ++i)
-      to->state->write(to->state->layout().states[i][id],
-                       from.state->read(from.state->layout().states[i][id]));
+      copy_region(*from.state, from.state->layout().states[i][id], *to->state,
+                  to->state->layout().states[i][id]);
   return Executable(std::move(to));
 }
 
-void copy_hooks(const Executable& from, Executable& to) {
-  to.impl().hooks = from.impl().hooks;
-  to.impl().next_hook = from.impl().next_hook;
-  to.impl().hooks_at = from.impl().hooks_at;
-  ++to.impl().configuration;
+}  // namespace
+
+Executable clone(const Executable& executable, std::unique_ptr<ir::SplitPolicy> policy) {
+  return clone_into(executable.impl(), executable.impl().session, std::move(policy));
+}
+Executable clone(const Executable& executable, const Session& session,
+                 std::unique_ptr<ir::SplitPolicy> policy) {
+  return clone_into(executable.impl(), session.impl().shared_from_this(), std::move(policy));
+}
+
+void continue_from(const Executable& from, Executable& to) {
+  const Executable::Impl& old = from.impl();
+  Executable::Impl& now = to.impl();
+  now.hooks = old.hooks;
+  now.next_hook = old.next_hook;
+  now.hooks_at = old.hooks_at;
+  now.steps = old.steps;
+  now.evaluations = old.evaluations;
+  now.fallbacks = old.fallbacks;
+  if (old.partitioned.partition_of == now.partitioned.partition_of) now.backends = old.backends;
+  count_backends(now);
+  if (both_keep_bytes(old, now))
+    for (ir::ValueId id : old.differentiated.gradient_parameters)
+      copy_region(*old.state, old.state->layout().gradients[id], *now.state,
+                  now.state->layout().gradients[id]);
+  ++now.configuration;
+}
+bool keeps_values(const Executable& executable) {
+  return executable.impl().state->buffer(kParameters)->keeps_bytes();
+}
+bool has_values(const Executable& executable) {
+  const Executable::Impl& impl = executable.impl();
+  return std::ranges::all_of(impl.whole().parameters(),
+                             [&](ir::ValueId id) { return impl.parameter_set[id]; });
 }
 
 const CompiledGraph& forward_module(Executable& executable, std::size_t partition) {
@@ -89,13 +143,7 @@ void set_backend(Executable& executable, std::size_t partition, Backend backend)
   Executable::Impl& impl = executable.impl();
   impl.backends.resize(impl.partitioned.partitions.size(), Backend::device);
   impl.backends[partition] = backend;
-  const std::pair<Backend, const char*> kinds[] = {
-      {Backend::reference, "partitions on the reference evaluator"},
-      {Backend::host, "partitions compiled for the host"}};
-  for (const auto& [kind, name] : kinds) {
-    impl.fallbacks.erase(name);
-    if (const auto count = std::ranges::count(impl.backends, kind)) impl.fallbacks[name] = count;
-  }
+  count_backends(impl);
   impl.specialisations.clear();
   impl.last_types.clear();
   impl.last = nullptr;

@@ -32,9 +32,19 @@ Executable create(const Session& session, const Graph& graph,
 /// Another Executable of the same session and graph under another policy, with the same inputs,
 /// parameters and optimizer state, no hooks: what `compare` steps beside the original.
 Executable clone(const Executable& executable, std::unique_ptr<ir::SplitPolicy> policy);
+/// The same in another session. Where either device keeps no bytes, parameters and optimizer state
+/// stay behind (see has_values).
+Executable clone(const Executable& executable, const Session& session,
+                 std::unique_ptr<ir::SplitPolicy> policy);
 
-/// Gives `to` the hooks of `from`, with their ids and HooksAt.
-void copy_hooks(const Executable& from, Executable& to);
+/// Makes `to`, a clone of `from`, go on in its place: hooks with their ids and HooksAt, the number
+/// of steps, the last gradients; where both have the same cuts, the partitions' back ends too.
+/// Traced steps and the last step's outputs stay with `from`.
+void continue_from(const Executable& from, Executable& to);
+/// Every parameter has been given a value.
+bool has_values(const Executable& executable);
+/// False on a device that runs nothing.
+bool keeps_values(const Executable& executable);
 
 const ir::PartitionedGraph& partitioned(const Executable& executable);
 const ir::DifferentiatedGraph& differentiated(const Executable& executable);

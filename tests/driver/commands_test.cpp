@@ -151,6 +151,71 @@ TEST_F(Commands, ASplitKeepsParametersHooksAndTheirNumbers) {
   EXPECT_EQ(ran.lines().back(), "no hooks");
 }
 
+// All that a user gave goes on; the notes say what does not.
+TEST_F(Commands, AChangeOfSessionKeepsTheTraining) {
+  const std::string begin =
+      std::string(kSmall) +
+      "split nodes 3; optimizer adamw lr=0.01; hook add net2.* print; step 2; ";
+  const std::string end = "hook list; step 2; print net1.weight; backend 1 reference";
+  const Ran expected = commands(begin + end, {"--json"});
+  ASSERT_EQ(expected.status, 0) << expected.err;
+  for (const std::string change : {"set threads 3", "set fuse off", "set cache.directory none",
+                                   "set memory.limit 100000000", "device cpu", "split nodes 3"}) {
+    const Ran ran = commands(begin + change + "; " + end, {"--json"});
+    ASSERT_EQ(ran.status, 0) << change << ran.err;
+    auto kept = [](const Ran& r, std::size_t back) {
+      std::vector<nlohmann::json> found;
+      for (nlohmann::json object : r.objects()) {
+        object.erase("ms");
+        found.push_back(std::move(object));
+      }
+      found.erase(found.begin(), found.end() - static_cast<std::ptrdiff_t>(back));
+      return found;
+    };
+    EXPECT_EQ(kept(ran, 9), kept(expected, 9)) << change;
+    EXPECT_NE(ran.err.find("note: the steps so far stay in the report"), std::string::npos)
+        << change << ran.err;
+  }
+}
+
+TEST_F(Commands, ASessionsBackEndsStayWithTheirPartitions) {
+  const std::string begin = std::string(kSmall) + "split nodes 3; backend 1 reference; step; ";
+  const Ran same = commands(begin + "set threads 1; report same.html");
+  EXPECT_NE(read("same.html").find("partitions on the reference evaluator"), std::string::npos);
+  EXPECT_EQ(same.err.find("run on the device again"), std::string::npos) << same.err;
+  const Ran other = commands(begin + "split nodes 2");
+  EXPECT_NE(other.err.find("run on the device again"), std::string::npos) << other.err;
+}
+
+TEST_F(Commands, TheNullDevicesMissingValuesAreSaid) {
+  const Ran there = commands(std::string(kSmall) + "step; device null; step");
+  EXPECT_EQ(there.status, 0) << there.err;
+  EXPECT_NE(there.err.find("keeps no values"), std::string::npos) << there.err;
+  const Ran back = commands(std::string(kSmall) + "device null; device cpu; step");
+  EXPECT_EQ(back.status, 1) << back.out;
+  EXPECT_NE(back.err.find("init or tensors"), std::string::npos) << back.err;
+}
+
+TEST_F(Commands, WhatDoesNotFitChangesNothing) {
+  const Ran ran = commands(std::string(kSmall) +
+                               "split nodes 3; step; split at 40; set memory.limit 64; step; "
+                               "hook print; step; show settings; split nodes 3",
+                           {"--keep-going"});
+  EXPECT_EQ(ran.status, 1);
+  EXPECT_NE(ran.err.find("split at 40: there is no place 40 to cut: the model has 7 compute nodes"),
+            std::string::npos)
+      << ran.err;
+  EXPECT_EQ(ran.count("iteration 2, loss "), 1U) << ran.out << ran.err;
+  EXPECT_EQ(ran.count("memory.limit     0 "), 1U) << ran.out;
+}
+
+TEST_F(Commands, AReportHoldsTheStepsBeforeASplit) {
+  const Ran ran = commands(std::string(kSmall) + "step 2; split nodes 2; step; report r.html");
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  EXPECT_NE(read("r.html").find(R"("split":"none")"), std::string::npos);
+  EXPECT_NE(read("r.html").find(R"("split":"nodes 2")"), std::string::npos);
+}
+
 TEST_F(Commands, TheReferenceBackEndIsAFallbackThatAgrees) {
   const Ran ran =
       commands(std::string(kSmall) + "split nodes 3; backend 1 reference; step; compare reference");
