@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "riffle/error.h"
+#include "support/file_descriptor.h"
 
 namespace riffle::io {
 namespace {
@@ -26,24 +27,6 @@ namespace {
                  .foreign = strerrorname_np(code) ? strerrorname_np(code) : ""});
 }
 
-/// Owns a file descriptor.
-class File {
- public:
-  File(const std::string& path, int flags, mode_t mode = 0644)
-      : descriptor_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {}
-  ~File() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int get() const noexcept { return descriptor_; }
-  explicit operator bool() const noexcept { return descriptor_ >= 0; }
-  int close() noexcept { return ::close(std::exchange(descriptor_, -1)); }
-
- private:
-  int descriptor_;
-};
-
 /// Owns zlib's state for one gzip file.
 struct Inflater {
   Inflater() : started(inflateInit2(&stream, 15 + 16) == Z_OK) {}
@@ -55,21 +38,10 @@ struct Inflater {
 };
 constexpr std::size_t kMostFed = std::size_t{1} << 30;  // at once: zlib counts in 32 bits
 
-/// Writes all of it; 0, or the error's code.
-int write_all(int descriptor, std::span<const std::byte> bytes) noexcept {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
-  return 0;
-}
-
 }  // namespace
 
 std::vector<std::byte> read_file(const std::string& path, std::int64_t most_bytes) {
-  File file(path, O_RDONLY | O_NONBLOCK);  // or a FIFO would wait for its writer
+  FileDescriptor file(path, O_RDONLY | O_NONBLOCK);  // or a FIFO would wait for its writer
   if (!file) fail("cannot open", path, errno);
   struct stat status{};
   if (::fstat(file.get(), &status) != 0) fail("cannot look at", path, errno);
@@ -79,15 +51,9 @@ std::vector<std::byte> read_file(const std::string& path, std::int64_t most_byte
                            std::to_string(most_bytes),
                    .where = path});
   std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
-  std::size_t filled = 0;
-  while (filled < bytes.size()) {
-    const ssize_t got = ::read(file.get(), bytes.data() + filled, bytes.size() - filled);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail("cannot read", path, errno);
-    if (got == 0) break;  // it shrank meanwhile
-    filled += static_cast<std::size_t>(got);
-  }
-  bytes.resize(filled);
+  const std::ptrdiff_t filled = read_all(file.get(), bytes);
+  if (filled < 0) fail("cannot read", path, errno);
+  bytes.resize(static_cast<std::size_t>(filled));  // less when it shrank meanwhile
   return bytes;
 }
 
@@ -111,10 +77,10 @@ std::string free_name_beside(const std::string& target) {
 
 /// Straight into what cannot be replaced: a device, a pipe.
 void write_into(const std::string& path, std::span<const std::byte> bytes) {
-  File file(path, O_WRONLY | O_NOCTTY);
+  FileDescriptor file(path, O_WRONLY | O_NOCTTY);
   if (!file) fail("cannot write", path, errno);
   int code = write_all(file.get(), bytes);
-  if (file.close() != 0 && code == 0) code = errno;
+  if (const int closed = file.close(); code == 0) code = closed;
   if (code != 0) fail("cannot write", path, code);
 }
 
@@ -129,10 +95,10 @@ void write_file(const std::string& path, std::span<const std::byte> bytes) {
   const std::string target = exists ? std::filesystem::canonical(path).string() : path;
 
   const std::string temporary = free_name_beside(target);
-  File file(temporary, O_WRONLY | O_CREAT | O_EXCL);
+  FileDescriptor file(temporary, O_WRONLY | O_CREAT | O_EXCL);
   if (!file) fail("cannot write", path, errno);
   int code = write_all(file.get(), bytes);
-  if (file.close() != 0 && code == 0) code = errno;
+  if (const int closed = file.close(); code == 0) code = closed;
   if (code == 0 && std::rename(temporary.c_str(), target.c_str()) != 0) code = errno;
   if (code != 0) {
     ::unlink(temporary.c_str());

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -19,6 +18,7 @@
 #include <optional>
 
 #include "jit/compile_partition.h"
+#include "support/file_descriptor.h"
 
 namespace riffle::jit {
 namespace {
@@ -149,52 +149,17 @@ Content decode(const Bytes& bytes, const CacheKey& key, codegen::HostObject& obj
   return Content::good;
 }
 
-class File {
- public:
-  File(const std::string& path, int flags)
-      : descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {}
-  ~File() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  explicit operator bool() const { return descriptor_ >= 0; }
-  int get() const { return descriptor_; }
-  /// close() is where a full disk may first be reported.
-  bool close() { return ::close(std::exchange(descriptor_, -1)) == 0; }
-
- private:
-  int descriptor_;
-};
-
-bool write_all(int descriptor, const Bytes& bytes) {
-  for (std::size_t done = 0; done < bytes.size();) {
-    const ssize_t n = ::write(descriptor, bytes.data() + done, bytes.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    done += static_cast<std::size_t>(n);
-  }
-  return true;
-}
-
 /// The file's bytes; nullopt when it is not there, cannot be read, or is larger than `limit`.
 std::optional<Bytes> read_file(const std::string& path, std::int64_t limit) {
-  const File file(path, O_RDONLY | O_NONBLOCK);  // a FIFO must not make us wait
+  const FileDescriptor file(path, O_RDONLY | O_NONBLOCK);  // a FIFO must not make us wait
   struct stat status;
   if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
       status.st_size > limit)
     return std::nullopt;
   Bytes bytes(static_cast<std::size_t>(status.st_size));
-  for (std::size_t done = 0; done < bytes.size();) {
-    const ssize_t n = ::read(file.get(), bytes.data() + done, bytes.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return std::nullopt;
-    if (n == 0) {
-      bytes.resize(done);  // truncated under us: the checksum will say so
-      break;
-    }
-    done += static_cast<std::size_t>(n);
-  }
+  const std::ptrdiff_t filled = read_all(file.get(), bytes);
+  if (filled < 0) return std::nullopt;
+  bytes.resize(static_cast<std::size_t>(filled));  // truncated under us: the checksum will say so
   ::futimens(file.get(), nullptr);  // recently used; a read-only file system says no, and may
   return bytes;
 }
@@ -289,11 +254,11 @@ void DiskCache::store(const CacheKey& key, const codegen::HostObject& object) {
     const std::string path = directory_ + "/" + key.file_name() + std::string(kExtension);
     const std::string temporary =
         fmt::format("{}.{}.{}{}", path, ::getpid(), state_->serial++, kTemporary);
-    File file(temporary, O_WRONLY | O_CREAT | O_EXCL);
+    FileDescriptor file(temporary, O_WRONLY | O_CREAT | O_EXCL);
     if (!file) return state_->disable();
     // The write first: close must happen, and its answer counts too.
-    const bool written = write_all(file.get(), bytes);
-    if (!file.close() || !written || ::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int written = write_all(file.get(), bytes);
+    if (file.close() != 0 || written != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) {
       ::unlink(temporary.c_str());
       return state_->disable();
     }
