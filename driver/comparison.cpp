@@ -38,8 +38,8 @@ double smallest_normal(DType dtype) noexcept {
 }
 }  // namespace
 
-double relative_error(const ir::Array& a, const ir::Array& reference) {
-  double difference = 0, norm = 0;
+double relative_error(const ir::Array& a, const ir::Array& reference, const ir::Array* squares) {
+  double difference = 0, norm = 0, terms = 0;
   for (std::size_t i = 0; i < a.data.size(); ++i) {
     const double x = a.data[i], y = reference.data[i];
     if (std::isnan(x) && std::isnan(y)) continue;
@@ -47,7 +47,9 @@ double relative_error(const ir::Array& a, const ir::Array& reference) {
     if (!std::isfinite(x) || !std::isfinite(y)) return std::numeric_limits<double>::infinity();
     difference += (x - y) * (x - y);
     norm += y * y;
+    if (squares && std::isfinite(squares->data[i])) terms += squares->data[i];
   }
+  norm = std::max(norm, terms);
   const double floor = smallest_normal(reference.type.dtype);
   norm = std::max(norm, floor * floor * static_cast<double>(a.data.size()));
   return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);

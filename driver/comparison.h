@@ -14,8 +14,10 @@ std::int64_t different_elements(const HostTensor& a, const HostTensor& b);
 
 /// ‖a − b‖₂ / ‖b‖₂ (‖a‖₂ where b is zero; infinity where only one is NaN or infinite). Below
 /// the normal numbers of b's dtype only the absolute error counts. Overflow of the dtype is an
-/// error.
-double relative_error(const ir::Array& a, const ir::Array& reference);
+/// error. `squares` are of the terms that b's elements are sums of (see reference_scale.h): where
+/// they cancel, the error is relative to them.
+double relative_error(const ir::Array& a, const ir::Array& reference,
+                      const ir::Array* squares = nullptr);
 
 /// What a result may differ from the double-precision reference, as a relative error. A sum of K
 /// rounded terms is off by about √K·ε: the tolerances are ε·1000, room for K of a million. bf16 and

@@ -223,6 +223,15 @@ TEST_F(Commands, TheReferenceBackEndIsAFallbackThatAgrees) {
   EXPECT_EQ(ran.count("runs on the reference evaluator"), 1U);
 }
 
+TEST_F(Commands, AResultThatCancelsToNothingAgreesWithTheReference) {
+  write("cancels.rfl",
+        "graph @cancels {\n  %x = input : f32[64, 33]\n  %w = param : f32[33, 33]\n"
+        "  %h = linear(%x, %w)\n  %n = layer_norm(%h, normalized_shape=[33])\n"
+        "  %loss = sum(%n)\n  return %loss, %n\n}\n");
+  const Ran ran = commands("load cancels.rfl; init; compare reference; bisect");
+  EXPECT_EQ(ran.status, 0) << ran.out << ran.err;
+}
+
 TEST_F(Commands, TwoTrainingsAreOneOfTheirLength) {
   const std::string begin =
       "load examples/mlp_digits.rfl; data digits --batch 64; init; optimizer adamw; ";

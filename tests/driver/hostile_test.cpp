@@ -12,7 +12,10 @@
 
 #include "driver/comparison.h"
 #include "driver/interpreter.h"
+#include "driver/reference_scale.h"
 #include "io/file.h"
+#include "ir/builder.h"
+#include "ir/evaluator.h"
 #include "riffle/error.h"
 
 namespace riffle::driver {
@@ -117,6 +120,31 @@ TEST(RelativeError, CountsOverflowButNotUnderflow) {
   EXPECT_LT(relative_error(one(0), one(1e-200)), reference_tolerance(DType::f32));
   EXPECT_GT(relative_error(one(0), one(1e-30)), reference_tolerance(DType::f32));
   EXPECT_EQ(relative_error(one(0, DType::f64), one(1e-100, DType::f64)), 1);
+}
+
+TEST(RelativeError, IsOfTheTermsWhereTheyCancel) {
+  ir::Builder b("g");
+  const ir::Value x = b.append_source(ir::Op::input, {DType::f32, {4}}, "x");
+  const ir::Value total = b.append(ir::Op::sum, {x}, {{"dim", ir::Ints{}}, {"keepdim", false}});
+  const ir::Graph graph = b.finish({total});
+  ir::Array in(TensorType{DType::f32, {4}});
+  in.data = {3, -3, 4, -4};
+  const auto values = ir::evaluate_all(graph, std::vector{in});
+  const auto scales = squared_scales(graph, values, {squares_of(in)});
+  ASSERT_EQ(values.back().data[0], 0);
+  EXPECT_EQ(scales.back().data[0], 50) << "3² + 3² + 4² + 4²";
+  ir::Array found = values.back();
+  found.data[0] = 1e-6;  // what rounding leaves
+  EXPECT_GT(relative_error(found, values.back()), 1e3 * reference_tolerance(DType::f32));
+  EXPECT_LT(relative_error(found, values.back(), &scales.back()), reference_tolerance(DType::f32));
+  found.data[0] = 0.01;  // a wrong sum
+  EXPECT_GT(relative_error(found, values.back(), &scales.back()), reference_tolerance(DType::f32));
+  // Where nothing cancels the scale is no larger than the value.
+  in.data = {3, 3, 4, 4};
+  EXPECT_LT(squared_scales(graph, ir::evaluate_all(graph, std::vector{in}), {squares_of(in)})
+                .back()
+                .data[0],
+            14 * 14);
 }
 
 }  // namespace
