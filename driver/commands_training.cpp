@@ -154,13 +154,16 @@ void compile(Context& context, Arguments& arguments) {
        {"compiled", report.compiled},
        {"from_memory", report.from_memory},
        {"from_disk", report.from_disk},
+       {"optimizer_compiled", report.optimizer_compiled},
        {"kernels", report.kernels},
        {"ms", report.milliseconds}},
       fmt::format(
-          "compiled all {} modules in {:.1f} ms: {} kernels, forward and backward (code: {} "
-          "generated, {} from memory, {} from the disk cache)",
-          partitions, report.milliseconds, report.kernels, report.compiled, report.from_memory,
-          report.from_disk));
+          "compiled all {} modules of {} partition{} in {:.1f} ms: {} kernels, forward and "
+          "backward "
+          "({} generated, {} from memory, {} from the disk cache; {} generated for the optimizer)",
+          report.modules, partitions, partitions == 1 ? "" : "s", report.milliseconds,
+          report.kernels, report.compiled, report.from_memory, report.from_disk,
+          report.optimizer_compiled));
 }
 
 void step(Context& context, Arguments& arguments) {

@@ -28,14 +28,18 @@ void compile_jobs(const std::vector<Job>& jobs, Compiler& compiler, CompileRepor
     names.push_back(job.name);
     targets.push_back(job.target);
   }
-  const CacheStatistics before = compiler.statistics();
   auto compiled = compiler.compile_all(graphs, names, targets);
-  const CacheStatistics after = compiler.statistics();
-  for (std::size_t i = 0; i < jobs.size(); ++i) *jobs[i].result = std::move(compiled[i]);
   report.modules += jobs.size();
-  report.compiled += static_cast<std::size_t>(after.compiles - before.compiles);
-  report.from_disk += static_cast<std::size_t>(after.disk_hits - before.disk_hits);
-  report.from_memory += static_cast<std::size_t>(after.memory_hits - before.memory_hits);
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    // The compiler's own statistics are all sessions' that share it.
+    if (compiled[i]->from_memory)
+      ++report.from_memory;
+    else if (compiled[i]->from_disk)
+      ++report.from_disk;
+    else
+      ++report.compiled;
+    *jobs[i].result = std::move(compiled[i]);
+  }
 }
 
 Backend backend_of(const std::vector<Backend>& backends, std::size_t partition) {
@@ -101,9 +105,9 @@ void compile_optimizer(Specialisation& spec, const OptimizerSpec& optimizer, Com
     jobs.push_back(
         {&place->second, "optimizer " + optimizer.name, CodeTarget::device, &spec.optimizer[id]});
   }
-  CompileReport ignored;  // optimizer kernels are not partitions' modules
-  compile_jobs(jobs, compiler, ignored);
-  report.compiled += ignored.compiled;
+  CompileReport of_optimizer;  // its kernels are not partitions' modules
+  compile_jobs(jobs, compiler, of_optimizer);
+  report.optimizer_compiled += of_optimizer.compiled;
 }
 
 }  // namespace riffle::jit

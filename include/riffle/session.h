@@ -95,17 +95,20 @@ class HookStream {
   virtual void enqueue(std::function<void(void* stream)> work) = 0;
 };
 
-/// What a hook is given. Valid during the call; for stream hooks until their work has run.
+/// What a hook is given. Valid during the call; for stream hooks, but for `stream`, until their
+/// work has run.
 struct GradientView {
   std::string_view parameter;  ///< its name; for partition hooks the partition's name
   TensorType type;
   /// The gradient, in its bucket; empty for partition hooks. On CUDA a host hook sees a copy, which
   /// goes back if the hook declares to write; a stream hook sees none, only `address`.
   std::span<std::byte> bytes;
-  std::int32_t partition = 0;    ///< whose backward completed it
-  std::int64_t step = 0;         ///< counted from 0
-  HookStream* stream = nullptr;  ///< stream hooks only
-  void* address = nullptr;       ///< stream hooks only: the gradient on the device
+  std::int32_t partition = 0;  ///< whose backward completed it
+  std::int64_t step = 0;       ///< counted from 0
+  /// Stream hooks only. Good during the hook's own call, as where to enqueue; work that runs on it
+  /// must not keep it.
+  HookStream* stream = nullptr;
+  void* address = nullptr;  ///< stream hooks only: the gradient on the device
 };
 
 /// Host hooks run on the hook thread while later partitions' backward is already running; stream
@@ -131,8 +134,9 @@ struct OptimizerSpec {
 };
 
 struct CompileReport {
-  std::size_t modules = 0;  ///< forward and backward modules of the partitions
-  std::size_t compiled = 0, from_memory = 0, from_disk = 0;
+  std::size_t modules = 0;  ///< forward and backward modules of the partitions, as compiled code
+  std::size_t compiled = 0, from_memory = 0, from_disk = 0;  ///< of those: where the code is from
+  std::size_t optimizer_compiled = 0;                        ///< beside them, for the optimizer
   std::size_t kernels = 0;
   double milliseconds = 0;
 };
