@@ -36,6 +36,23 @@ bool parse_line(std::string_view line, std::vector<double>& numbers, std::size_t
   return true;
 }
 
+/// Words in every field: a line with a number in it is a damaged row.
+bool is_header(std::string_view line) {
+  std::vector<double> number;
+  std::size_t ignored = 0;
+  while (!line.empty()) {
+    const std::size_t end = std::min(line.find(','), line.size());
+    std::string_view field = line.substr(0, end);
+    line.remove_prefix(std::min(end + 1, line.size()));
+    if (parse_line(field, number, ignored)) return false;
+    const bool has_letter = std::any_of(field.begin(), field.end(), [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c & 0x80) != 0 || c == '_';
+    });
+    if (!has_letter) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Dataset read_csv(const std::string& path) {
@@ -51,7 +68,7 @@ Dataset read_csv(const std::string& path) {
     if (line.empty() || line == "\r") continue;
     std::size_t bad = 0;
     if (!parse_line(line, numbers, bad)) {
-      if (line_number == 1) continue;  // a header
+      if (line_number == 1 && is_header(line)) continue;
       throw IoError({.what = "expected a number", .where = place(path, line_number, bad)});
     }
     const auto columns = static_cast<std::int64_t>(numbers.size()) - 1;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/file.h"
+#include "support/bool_bytes.h"
 
 namespace riffle::io {
 namespace {
@@ -126,6 +127,12 @@ NamedTensors read_safetensors(const std::string& path) {
   for (std::size_t i = 1; i < entries.size(); ++i)
     if (entries[i].begin < entries[i - 1].end)
       damaged(path, "'" + entries[i - 1].name + "' and '" + entries[i].name + "' overlap");
+
+  for (const Entry& entry : entries)
+    if (entry.type.dtype == DType::boolean)
+      if (const auto bad = first_bad_bool({data + entry.begin, data + entry.end}))
+        damaged(path, "element " + std::to_string(*bad) + " of '" + entry.name +
+                          "' : " + to_string(entry.type) + " is neither 0 nor 1");
 
   NamedTensors tensors;
   for (Entry& entry : entries)

@@ -6,10 +6,38 @@ namespace riffle {
 
 using namespace jit;  // NOLINT: the implementation of one class, in its own file
 
+namespace {
+
+/// Inputs, parameters and outputs share their names with what get() calls loss, grad/… and param/….
+void check_names(const ir::PartitionedGraph& graph) {
+  const ir::Graph& whole = graph.whole;
+  const auto check = [&](ir::ValueId id) {
+    const ir::Node& node = whole[id];
+    const bool prefixed = node.name.starts_with("grad/") || node.name.starts_with("param/");
+    // A parameter of that name stays within reach as param/loss.
+    const bool other_loss = graph.has_loss && node.name == "loss" && ir::is_compute(node) &&
+                            id != whole.outputs.front();
+    if (prefixed || other_loss)
+      throw GraphError(
+          {.what = "%" + node.name +
+                   (prefixed ? ": names that begin with grad/ or param/ are those of gradients and "
+                               "parameters"
+                             : ": the name is that of the first output, the loss"),
+           .where = to_string(node.location),
+           .hint = "another name"});
+  };
+  for (ir::ValueId id : whole.inputs()) check(id);
+  for (ir::ValueId id : whole.parameters()) check(id);
+  for (ir::ValueId id : whole.outputs) check(id);
+}
+
+}  // namespace
+
 Executable::Impl::Impl(std::shared_ptr<Session::Impl> owner, Graph g,
                        std::unique_ptr<ir::SplitPolicy> p)
     : session(std::move(owner)), graph(std::move(g)), policy(std::move(p)) {
   partitioned = ir::split(graph.ir(), *policy);
+  check_names(partitioned);
   try {
     differentiated = ir::differentiate(partitioned);
   } catch (const GraphError&) {

@@ -5,6 +5,7 @@
 #include "ir/array.h"
 #include "jit/initialise.h"
 #include "jit/session_impl.h"
+#include "support/bool_bytes.h"
 
 namespace riffle {
 namespace {
@@ -37,6 +38,12 @@ void check_fits(const ir::Node& node, const HostTensor& tensor) {
     throw UsageError({.what = "%" + node.name + " : " + to_string(have) + " takes " +
                               std::to_string(have.bytes()) + " bytes, not " +
                               std::to_string(tensor.bytes.size())});
+  if (have.dtype == DType::boolean)
+    if (const auto bad = first_bad_bool(tensor.bytes))
+      throw UsageError({.what = "%" + node.name + " : element " + std::to_string(*bad) + " is " +
+                                std::to_string(std::to_integer<int>(tensor.bytes[*bad])) +
+                                ", no boolean",
+                        .hint = "bytes 0 and 1"});
 }
 
 template <typename Element, typename Test>

@@ -30,7 +30,7 @@ const char* value_of(std::string_view name) {
                                  [&](const EnvironmentVariable& v) { return v.name == name; });
   assert(row != std::end(kVariables) && "not in the table of environment variables");
   if (row == std::end(kVariables)) return nullptr;
-  return std::getenv(row->name.data());  // names are literals: NUL-terminated
+  return std::getenv(std::string(row->name).c_str());
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "runtime/cpu/event.h"
 
 #include <chrono>
+#include <memory>
 
 #include "runtime/cpu/pause.h"
 #include "runtime/cpu/stream.h"
@@ -77,12 +78,13 @@ bool QueueEvent::query() const noexcept {
 }
 
 void QueueEvent::synchronize() {
-  Completion* completion = latest();
+  struct Release {  // also when waiting throws
+    void operator()(Completion* completion) const noexcept { completion->release(); }
+  };
+  const std::unique_ptr<Completion, Release> completion(latest());
   if (!completion) return;
   completion->wait({.spin_us = 20, .kick_at_once = true});
-  const std::exception_ptr error = completion->failure().error;
-  completion->release();
-  if (error) std::rethrow_exception(error);
+  if (const std::exception_ptr error = completion->failure().error) std::rethrow_exception(error);
 }
 
 Completion* QueueEvent::record(QueueStream& producer) {

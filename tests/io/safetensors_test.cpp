@@ -97,6 +97,8 @@ TEST_F(Safetensors, HostileHeadersAreRefused) {
       {"entry is a number", file(R"({"a":5})", ""), "lacks"},
       {"no shape", file(R"({"a":{"dtype":"F32","data_offsets":[0,4]}})", "1234"), "lacks"},
       {"dtype is a number", file(entry("7", "[1]", "[0,4]"), "1234"), "lacks"},
+      {"no boolean", file(entry(R"("BOOL")", "[3]", "[0,3]"), std::string("\0\1\2", 3)),
+       "element 2 of 'a'"},
       {"unknown dtype", file(entry(R"("F8_E4M3")", "[4]", "[0,4]"), "1234"), "F8_E4M3"},
       {"shape is a word", file(entry(R"("F32")", R"("x")", "[0,4]"), "1234"), "not a list"},
       {"negative size", file(entry(R"("F32")", "[-1]", "[0,4]"), "1234"), "natural number"},

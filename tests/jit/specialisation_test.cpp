@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -258,6 +259,42 @@ TEST(Input, BadNamesShapesAndDtypesAreTypedErrors) {
   EXPECT_NO_THROW((void)executable.get("loss"));
 }
 
+TEST(Input, ABooleanIsZeroOrOne) {
+  Session session(options());
+  Executable executable = session.compile(Graph::parse(R"(graph @g {
+    %m = input : bool[3]
+    %y = logical_not(%m)
+    return %y
+  })"));
+  const std::vector<std::uint8_t> good = {0, 1, 1}, bad = {0, 1, 2};
+  executable.set("m", HostTensor::from<std::uint8_t>({DType::boolean, {3}}, good));
+  const UsageError error = error_of<UsageError>(
+      [&] { executable.set("m", HostTensor::from<std::uint8_t>({DType::boolean, {3}}, bad)); });
+  expect_holds(error.what(), "element 2 is 2");
+  executable.evaluate();
+  EXPECT_EQ(executable.get("y").bytes[2], std::byte{0}) << "the refused value changed nothing";
+}
+
+TEST(Graphs, MayNotTakeTheNamesOfGradientsAndTheLoss) {
+  Session session(options());
+  const std::pair<const char*, const char*> cases[] = {
+      {"'grad/w'", "grad/"}, {"'param/w'", "param/"}, {"loss", "the first output"}};
+  for (const auto& [name, said] : cases) {
+    const std::string text = std::string(R"(graph @g {
+      %x = input : f32[2, 3]
+      %w = param : f32[3]
+      %)") + name + R"( = mul(%x, %w)
+      %sum = sum(%)" + name + R"()
+      return %sum, %)" + name +
+                             R"(
+    })";
+    const GraphError error =
+        error_of<GraphError>([&] { (void)session.compile(Graph::parse(text, "names.rfl")); });
+    expect_holds(error.what(), said);
+    expect_holds(error.where(), "names.rfl:4");
+  }
+}
+
 TEST(Input, LeadingSizesMustAgree) {
   Session session(options());
   Executable executable = ready(session);
@@ -373,6 +410,32 @@ TEST(Sessions, OfOneThreadEachShareASessionsCompiler) {
     });
   for (std::thread& thread : threads) thread.join();
   for (int i = 1; i < 4; ++i) EXPECT_EQ(results[i], results[0]);
+}
+
+// Each counts its own modules, whatever the others compile meanwhile.
+TEST(Sessions, OfASharedCompilerCountTheirOwnModules) {
+  Session session(options());
+  std::vector<std::thread> threads;
+  std::array<CompileReport, 4> reports;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&, i] {
+      Session mine = jit::beside(session, options());
+      for (int again = 0; again < 8; ++again) {
+        const CompileReport report = ready(mine).compile();
+        reports[i].modules += report.modules;
+        reports[i].compiled += report.compiled;
+        reports[i].from_memory += report.from_memory;
+        reports[i].from_disk += report.from_disk;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  std::size_t compiled = 0;
+  for (const CompileReport& report : reports) {
+    EXPECT_GT(report.modules, 0U);
+    EXPECT_EQ(report.compiled + report.from_memory + report.from_disk, report.modules);
+    compiled += report.compiled;
+  }
+  EXPECT_LE(compiled, reports[0].modules / 8) << "equal modules are compiled once";
 }
 
 TEST(Sessions, MayMoveAndGoBeforeTheirExecutables) {
