@@ -223,6 +223,7 @@ struct CUlaunchAttribute {
   char pad[8 - sizeof(CUlaunchAttributeID)];
   union {
     char pad[64];
+    void* pointer;  // what the real union is aligned to
     int cooperative, priority, programmaticStreamSerializationAllowed;
     unsigned sharedMemCarveout;
     struct {

@@ -1,5 +1,7 @@
 #include "emulator/driver/call.h"
 
+#include <unistd.h>
+
 namespace emulator {
 
 Driver& driver() {
@@ -49,6 +51,9 @@ void Call::check(Needs needs) {
     misuse(abi::CUDA_ERROR_NOT_PERMITTED, "called from a host function of a stream");
   }
   if (d.deinitialised) throw ApiError{abi::CUDA_ERROR_DEINITIALIZED};
+  if (d.initialised && d.process != getpid()) {
+    misuse(abi::CUDA_ERROR_NOT_INITIALIZED, "the process was forked after cuInit");
+  }
   for (Injection& injection : d.settings.fail) {
     if (injection.function != name || ++injection.seen != injection.nth) continue;
     d.report.add("note", std::string(name) + ": failure injected");

@@ -1,6 +1,8 @@
 // emulator/control.h, and the beginning and end of the driver's life.
 #include "emulator/control.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -68,6 +70,7 @@ void initialise(Driver& d) {
     }
     start_workers(d, *device);
   }
+  d.process = getpid();
   d.initialised = true;
 }
 

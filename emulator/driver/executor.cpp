@@ -82,7 +82,11 @@ void work(Driver& d, Device& device) {
     operation->state = Operation::State::running;
     const bool host = std::holds_alternative<HostWork>(operation->work);
     if (!host) device.busy = true;
-    if (host && device.idle == 0) spawn(d, device);
+    if (host && device.idle == 0) {
+      spawn(d, device);
+    } else if (host && !device.ready.empty()) {
+      device.wake.notify_one();  // what this worker was woken for may be another's to run
+    }
     t_in_host_function = host;
     lock.unlock();
     run_operation(d, device, *operation);

@@ -88,11 +88,15 @@ EMULATOR_EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
     if (owner_of(c, address).freeing) {
       c.misuse(CUDA_ERROR_INVALID_VALUE, "the memory was freed by cuMemFreeAsync before");
     }
-    const auto context = c.context();
     const auto actor = host_actor(c.d, "cuMemFree");
     // As drivers do, though none promises it: nothing runs any more when the memory goes. What
     // relied on that is a race all the same.
-    wait_for(c.d, c.lock, tails(c.d, *context));
+    Operations pending;
+    for (const auto& [handle, other] : c.d.contexts.all()) {
+      const Operations theirs = tails(c.d, *other);
+      pending.insert(pending.end(), theirs.begin(), theirs.end());
+    }
+    wait_for(c.d, c.lock, pending);
     owner_of(c, address);  // another thread's call may have freed it meanwhile
     const auto allocation = device.memory->find(address);
     const ByteRange range{allocation->begin, allocation->end()};

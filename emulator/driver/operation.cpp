@@ -95,7 +95,8 @@ void see(Driver& d, const Operations& operations) {
 }
 
 void nudge(Driver& d) {
-  d.credits += 1 + d.random() % 3;
+  // Bounded: queries while there is nothing to run must not make what comes later run at once.
+  d.credits = std::min<std::uint64_t>(d.credits + 1 + d.random() % 3, 8);
   for (const auto& device : d.devices) device->wake.notify_one();
 }
 
@@ -125,6 +126,19 @@ std::shared_ptr<const Actor> host_actor(Driver& d, std::string what) {
   return actor;
 }
 
+namespace {
+
+/// "kernel k (operation #12, stream 2)" without the 12.
+std::string without_number(std::string what) {
+  const std::size_t hash = what.find('#');
+  if (hash == what.npos) return what;
+  std::size_t end = hash + 1;
+  while (end < what.size() && what[end] >= '0' && what[end] <= '9') ++end;
+  return what.erase(hash, end - hash);
+}
+
+}  // namespace
+
 void report_race(Driver& d, const AccessHistory::Race& race) {
   std::shared_ptr<Allocation> allocation;
   for (const auto& device : d.devices) {
@@ -140,9 +154,14 @@ void report_race(Driver& d, const AccessHistory::Race& race) {
     bytes += "of memory that no longer exists";
   }
   const auto verb = [](bool writes) { return writes ? "writes" : "reads"; };
-  d.report.add("race", race.after->what + " " + verb(race.after_writes) + " " + bytes + ", which " +
-                           race.before->what + " " + verb(race.before_writes) +
-                           "; no event, stream order or synchronisation orders the two");
+  const auto text = [&](const std::string& after, const std::string& before,
+                        const std::string& where) {
+    return after + " " + verb(race.after_writes) + " " + where + ", which " + before + " " +
+           verb(race.before_writes) + "; no event, stream order or synchronisation orders the two";
+  };
+  // A training step repeats its mistakes.
+  d.report.add("race", text(race.after->what, race.before->what, bytes),
+               text(without_number(race.after->what), without_number(race.before->what), ""));
 }
 
 }  // namespace emulator

@@ -7,10 +7,11 @@ constexpr std::size_t kMostLines = 1000;
 
 }  // namespace
 
-void Report::add(const std::string& kind, const std::string& text) {
+void Report::add(const std::string& kind, const std::string& text, const std::string& key) {
+  const std::string& same = key.empty() ? text : key;
   const std::lock_guard lock(mutex_);
   for (Line& line : lines_) {
-    if (line.kind == kind && line.text == text) {
+    if (line.kind == kind && line.key == same) {
       ++line.times;
       return;
     }
@@ -19,7 +20,7 @@ void Report::add(const std::string& kind, const std::string& text) {
     ++dropped_;
     return;
   }
-  lines_.push_back({kind, text});
+  lines_.push_back({kind, text, same});
 }
 
 std::string Report::text() const {

@@ -1,5 +1,5 @@
 // What the emulator noticed: faults of kernels, races, misuse of the API, leaks. One line each,
-// equal lines counted.
+// what repeats counted.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@ namespace emulator {
 class Report {
  public:
   /// `kind` is the line's first word: "fault", "race", "misuse", "leak" or "note".
-  void add(const std::string& kind, const std::string& text);
+  /// Lines of equal `key` are the same thing noticed again; the first one's text stays.
+  void add(const std::string& kind, const std::string& text, const std::string& key = "");
   /// The lines, each ended by a newline.
   std::string text() const;
   /// Lines of a kind; all kinds but notes where `kind` is empty.
@@ -21,7 +22,7 @@ class Report {
 
  private:
   struct Line {
-    std::string kind, text;
+    std::string kind, text, key;
     std::size_t times = 1;
   };
   mutable std::mutex mutex_;

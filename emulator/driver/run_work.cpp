@@ -73,7 +73,7 @@ struct Runner {
       ++d.launches_seen;
       injected = d.settings.fail_launch.nth != 0 && d.launches_seen == d.settings.fail_launch.nth;
     }
-    options.cancelled = [&, generation = d.generation] { return device.stop; };
+    options.cancelled = [&] { return device.stop.load(); };
     if (injected) {
       set_error(static_cast<CUresult>(d.settings.fail_launch.code),
                 "kernel " + info.name + ": launch failure injected");
@@ -142,7 +142,14 @@ struct Runner {
     }
   }
 
-  void operator()(HostWork& work) { work.function(work.user_data); }
+  void operator()(HostWork& work) {
+    {
+      // What the function tells other threads comes after it, and so after what it waited for.
+      const std::lock_guard lock(d.mutex);
+      d.host_clock.join(operation.actor->clock);
+    }
+    work.function(work.user_data);
+  }
   void operator()(AllocateWork&) {}
 
   void operator()(FreeWork& work) {

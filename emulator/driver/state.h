@@ -2,6 +2,7 @@
 // copy or a host function runs, nor while a call waits. Start at Driver, at the end.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -64,7 +65,7 @@ struct Device {
   std::condition_variable wake;
   bool busy = false;  ///< a worker runs something other than a host function
   int workers = 0, idle = 0;
-  bool stop = false;
+  std::atomic<bool> stop{false};
 };
 
 /// A stream, the legacy default stream, or a thread's default stream.
@@ -167,7 +168,7 @@ struct Driver {
   Report report;
   std::mt19937_64 random{settings.seed};
   bool initialised = false, deinitialised = false;
-  std::uint64_t generation = 1;  ///< counts resets
+  int process = 0;  ///< that initialised it; a fork's child has no workers
 
   std::vector<std::unique_ptr<Device>> devices;
   std::unique_ptr<DeviceMemory> host_memory;  ///< pinned, by its own address or an alias

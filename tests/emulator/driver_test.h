@@ -5,9 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -37,9 +39,7 @@ inline std::map<std::string, KernelBody>& kernel_bodies() {
   return *bodies;
 }
 
-inline ptx::SyntaxError syntax_error(const std::string& what) {
-  return {1, what};
-}
+inline ptx::SyntaxError syntax_error(const std::string& what) { return {1, what}; }
 
 inline ptx::Module parse_line(std::string_view text) {
   std::istringstream words{std::string(text)};
