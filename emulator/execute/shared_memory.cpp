@@ -26,6 +26,7 @@ void SharedMemory::begin_block(std::uint32_t bytes, std::uint32_t warps) {
   warp_sync_.assign(warps, time_);
   lane_clocks_.clear();
   warp_clocks_.clear();
+  copies_ = 0;
 }
 
 void SharedMemory::advance() {
@@ -125,32 +126,56 @@ void SharedMemory::note_read(std::uint32_t thread, std::uint64_t offset, Access 
     reader = cell(kMany);
 }
 
+// Four cells at a time: a compiler makes one comparison of each line below.
+using Cells = std::uint32_t __attribute__((vector_size(16), aligned(4), may_alias));
+static bool all(Cells mask) {
+  const auto halves = reinterpret_cast<const std::uint64_t __attribute__((may_alias))*>(&mask);
+  return (halves[0] & halves[1]) == ~std::uint64_t{0};
+}
+
+/// Everything else than: written in this block before its last barrier, no copy under way.
+void SharedMemory::check_read(std::uint32_t thread, std::uint64_t offset, std::uint32_t bytes,
+                              Access access) const {
+  const Cell oldest = block_began_ << kThreadBits;
+  for (std::uint64_t i = offset; i < offset + bytes; ++i) {
+    const Cell writer = writers_[i];
+    if (writer < oldest)
+      throw make_fault(FaultKind::uninitialised_memory,
+                       "shared offset " + std::to_string(i) + " was never written");
+    if ((writer & kWho) == kCopy) pending(i);
+    if (check_races_ && conflicts(thread, writer, access)) race(thread, writer, i, false, true);
+  }
+}
+
 const std::byte* SharedMemory::read(std::uint32_t thread, std::uint64_t offset, std::uint32_t bytes,
                                     std::uint32_t alignment, Access access) {
   const std::byte* data = place(offset, bytes, alignment);
-  const Cell oldest = block_began_ << kThreadBits, synchronised = block_sync_ << kThreadBits;
-  const Cell *w = &writers_[offset], mine = cell(thread);
-  bool plain = access == Access::weak;
-  for (std::uint32_t i = 0; i < bytes; ++i)
-    plain &= w[i] >= oldest && w[i] < synchronised && (w[i] & kWho) != kCopy;
-  if (!plain) {
-    for (std::uint32_t i = 0; i < bytes; ++i) {
-      if (w[i] < oldest)
-        throw make_fault(FaultKind::uninitialised_memory,
-                         "shared offset " + std::to_string(offset + i) + " was never written");
-      if ((w[i] & kWho) == kCopy) pending(offset + i);
-      if (check_races_ && conflicts(thread, w[i], access))
-        race(thread, w[i], offset + i, false, true);
-    }
+  if (bytes % 4 != 0 || access == Access::strong) {
+    check_read(thread, offset, bytes, access);
+    if (check_races_)
+      for (std::uint32_t i = 0; i < bytes; ++i) note_read(thread, offset + i, access);
+    return data;
   }
-  if (!check_races_) return data;
-  Cell* r = &readers_[offset];
-  bool fresh = access == Access::weak;
-  for (std::uint32_t i = 0; i < bytes; ++i) fresh &= r[i] < synchronised || (r[i] & kWho) == thread;
-  if (fresh) {
-    for (std::uint32_t i = 0; i < bytes; ++i) r[i] = mine;
-  } else {
-    for (std::uint32_t i = 0; i < bytes; ++i) note_read(thread, offset + i, access);
+  const Cell oldest = block_began_ << kThreadBits, synchronised = block_sync_ << kThreadBits;
+  const Cell mine = cell(thread), warps = cell(kManyOfWarp + thread / 32), many = cell(kMany);
+  for (std::uint32_t i = 0; i < bytes; i += 4) {
+    const Cells w = *reinterpret_cast<const Cells*>(&writers_[offset + i]);
+    if (copies_ != 0 || !all((Cells)(w - oldest < synchronised - oldest)))
+      check_read(thread, offset + i, 4, access);
+    if (!check_races_) continue;
+    Cells& r = *reinterpret_cast<Cells*>(&readers_[offset + i]);
+    if (all((Cells)(r == mine) | (Cells)(r == warps) | (Cells)(r == many))) continue;
+    if (all((Cells)(r < synchronised) | (Cells)((r & kWho) == thread))) {
+      r = Cells{} + mine;
+      continue;
+    }
+    const bool alike = all((Cells)(r == r[0]));
+    note_read(thread, offset + i, access);
+    if (alike) {
+      r = Cells{} + r[0];
+      continue;
+    }
+    for (std::uint32_t j = 1; j < 4; ++j) note_read(thread, offset + i + j, access);
   }
   return data;
 }
@@ -200,10 +225,12 @@ void SharedMemory::begin_copy(std::uint32_t thread, std::uint64_t offset, std::u
     check_write(thread, offset + i, Access::weak, false);
     writers_[offset + i] = cell(kCopy);
   }
+  ++copies_;
 }
 
 void SharedMemory::end_copy(std::uint32_t thread, std::uint64_t offset,
                             std::span<const std::byte> value) {
+  --copies_;
   for (std::size_t i = 0; i < value.size(); ++i) writers_[offset + i] = cell(thread);
   std::memcpy(data_.data() + offset, value.data(), value.size());
 }

@@ -62,11 +62,14 @@ class SharedMemory {
   [[noreturn]] void race(std::uint32_t thread, Cell earlier, std::uint64_t offset, bool writing,
                          bool wrote) const;
   [[noreturn]] void pending(std::uint64_t offset) const;
+  void check_read(std::uint32_t thread, std::uint64_t offset, std::uint32_t bytes,
+                  Access access) const;
   void note_read(std::uint32_t thread, std::uint64_t offset, Access access);
   void check_write(std::uint32_t thread, std::uint64_t offset, Access access, bool same);
   void advance();
 
   bool check_races_;
+  std::uint32_t copies_ = 0;  ///< cp.async under way
   std::uint32_t bytes_ = 0, warps_ = 0;
   std::uint32_t time_ = 1, block_began_ = 1, block_sync_ = 1;
   std::vector<std::byte> data_;

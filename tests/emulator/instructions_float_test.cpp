@@ -1,0 +1,258 @@
+// Floating point and conversions: rounding ties, −0, denormals, NaN, saturation. Expected values
+// are worked out from the PTX ISA and IEEE 754.
+#include <gtest/gtest.h>
+
+#include "tests/emulator/instructions.h"
+
+namespace emulator::testing {
+namespace {
+
+constexpr std::uint64_t kOne = 0x3f800000, kTwo = 0x40000000, kThree = 0x40400000,
+                        kNan = 0x7fc00001, kCanonical = 0x7fffffff, kInfinity = 0x7f800000,
+                        kMinusZero = 0x80000000, kTiny = 1, kLeastNormal = 0x00800000,
+                        kLargest = 0x7f7fffff;
+
+TEST(Instructions, SinglePrecision) {
+  run_cases({
+      {"add.rn.f32 %d, %a, %b;", "f32 f32 f32", {kOne, kTwo}, kThree},
+      {"add.rn.f32 %d, %a, %b;", "f32 f32 f32", {kInfinity, 0xff800000}, kCanonical},
+      {"add.f32 %d, %a, %b;", "f32 f32 f32", {kNan, kOne}, kCanonical},
+      {"add.f32 %d, %a, %b;", "f32 f32 f32", {kMinusZero, kMinusZero}, kMinusZero},
+      {"add.rn.f32 %d, %a, %b;",
+       "f32 f32 f32",
+       {0x4b800000, kOne},
+       0x4b800000},  // 2^24 + 1: tie to even
+      {"add.rp.f32 %d, %a, %b;", "f32 f32 f32", {0x4b800000, kOne}, 0x4b800001},
+      {"add.rm.f32 %d, %a, %b;", "f32 f32 f32", {0xcb800000, 0xbf800000}, 0xcb800001},
+      {"add.rz.f32 %d, %a, %b;", "f32 f32 f32", {0x4b800001, kOne}, 0x4b800001},
+      {"add.f32 %d, %a, %b;", "f32 f32 f32", {kTiny, kTiny}, 2},
+      {"add.ftz.f32 %d, %a, %b;", "f32 f32 f32", {kTiny, kLeastNormal}, kLeastNormal},
+      {"add.ftz.f32 %d, %a, %b;",
+       "f32 f32 f32",
+       {kLeastNormal, 0x80800001},
+       kMinusZero},  // the denormal result keeps its sign
+      {"add.sat.f32 %d, %a, %b;", "f32 f32 f32", {kOne, kTwo}, kOne},
+      {"add.sat.f32 %d, %a, %b;", "f32 f32 f32", {kNan, kTwo}, 0},
+      {"sub.rn.f32 %d, %a, %b;", "f32 f32 f32", {kOne, kThree}, 0xc0000000},
+      {"mul.rn.f32 %d, %a, %b;", "f32 f32 f32", {kLeastNormal, 0x3f000000}, 0x00400000},
+      {"mul.rn.ftz.f32 %d, %a, %b;", "f32 f32 f32", {kLeastNormal, 0x3f000000}, 0},
+      {"mul.rz.f32 %d, %a, %b;", "f32 f32 f32", {kLargest, kTwo}, kLargest},
+      {"mul.rn.f32 %d, %a, %b;", "f32 f32 f32", {kLargest, kTwo}, kInfinity},
+      {"mul.sat.f32 %d, %a, %b;", "f32 f32 f32", {0xbf800000, kTwo}, 0},
+      {"fma.rn.f32 %d, %a, %b, %c;",
+       "f32 f32 f32 f32",
+       {0x3f800001, 0x3f800001, 0xbf800002},
+       0x28800000},  // the 2^-46 that mul and add lose
+      {"fma.rz.f32 %d, %a, %b, %c;", "f32 f32 f32 f32", {kOne, kOne, 0xb3000000}, 0x3f7fffff},
+      {"fma.rn.sat.f32 %d, %a, %b, %c;", "f32 f32 f32 f32", {kTwo, kTwo, kOne}, kOne},
+      {"fma.rn.ftz.f32 %d, %a, %b, %c;", "f32 f32 f32 f32", {kTiny, kLargest, kMinusZero}, 0},
+      {"mad.rn.f32 %d, %a, %b, %c;", "f32 f32 f32 f32", {kTwo, kOne, kOne}, kThree},
+      {"div.rn.f32 %d, %a, %b;", "f32 f32 f32", {kOne, kThree}, 0x3eaaaaab},
+      {"div.rz.f32 %d, %a, %b;", "f32 f32 f32", {kOne, kThree}, 0x3eaaaaaa},
+      {"div.rn.f32 %d, %a, %b;", "f32 f32 f32", {0, 0}, kCanonical},
+      {"div.approx.f32 %d, %a, %b;", "f32 f32 f32", {kThree, kTwo}, 0x3fc00000},
+      {"div.full.ftz.f32 %d, %a, %b;", "f32 f32 f32", {kTiny, kTwo}, 0},
+      {"rcp.rn.f32 %d, %a;", "f32 f32", {kThree}, 0x3eaaaaab},
+      {"rcp.rp.f32 %d, %a;", "f32 f32", {kThree}, 0x3eaaaaab},
+      {"rcp.rm.f32 %d, %a;", "f32 f32", {kThree}, 0x3eaaaaaa},
+      {"rcp.approx.ftz.f32 %d, %a;", "f32 f32", {kTiny}, kInfinity},
+      {"rcp.approx.f32 %d, %a;", "f32 f32", {kMinusZero}, 0xff800000},
+      {"sqrt.rn.f32 %d, %a;", "f32 f32", {kTwo}, 0x3fb504f3},
+      {"sqrt.rp.f32 %d, %a;", "f32 f32", {kTwo}, 0x3fb504f4},
+      {"sqrt.rn.f32 %d, %a;", "f32 f32", {kMinusZero}, kMinusZero},
+      {"sqrt.rn.f32 %d, %a;", "f32 f32", {0xbf800000}, kCanonical},
+      {"sqrt.approx.f32 %d, %a;", "f32 f32", {0x40800000}, kTwo},
+      {"rsqrt.approx.f32 %d, %a;", "f32 f32", {0x40800000}, 0x3f000000},
+      {"rsqrt.approx.f32 %d, %a;", "f32 f32", {kMinusZero}, 0xff800000},
+      {"ex2.approx.f32 %d, %a;", "f32 f32", {kThree}, 0x41000000},
+      {"ex2.approx.f32 %d, %a;", "f32 f32", {0xff800000}, 0},
+      {"ex2.approx.ftz.f32 %d, %a;", "f32 f32", {0xc3000000}, 0},  // 2^-128
+      {"lg2.approx.f32 %d, %a;", "f32 f32", {0x41000000}, kThree},
+      {"lg2.approx.f32 %d, %a;", "f32 f32", {0}, 0xff800000},
+      {"lg2.approx.ftz.f32 %d, %a;", "f32 f32", {kTiny}, 0xff800000},
+      {"sin.approx.f32 %d, %a;", "f32 f32", {kMinusZero}, kMinusZero},
+      {"cos.approx.f32 %d, %a;", "f32 f32", {0}, kOne},
+      {"sin.approx.f32 %d, %a;", "f32 f32", {kInfinity}, kCanonical},
+      {"tanh.approx.f32 %d, %a;", "f32 f32", {kInfinity}, kOne},
+      {"tanh.approx.f32 %d, %a;", "f32 f32", {kMinusZero}, kMinusZero},
+      {"min.f32 %d, %a, %b;", "f32 f32 f32", {kNan, kOne}, kOne},
+      {"max.f32 %d, %a, %b;", "f32 f32 f32", {kOne, kNan}, kOne},
+      {"max.f32 %d, %a, %b;", "f32 f32 f32", {kNan, kNan}, kCanonical},
+      {"max.NaN.f32 %d, %a, %b;", "f32 f32 f32", {kOne, kNan}, kCanonical},
+      {"min.f32 %d, %a, %b;", "f32 f32 f32", {0, kMinusZero}, kMinusZero},
+      {"max.f32 %d, %a, %b;", "f32 f32 f32", {kMinusZero, 0}, 0},
+      {"min.ftz.f32 %d, %a, %b;", "f32 f32 f32", {kTiny, kOne}, 0},
+      {"neg.f32 %d, %a;", "f32 f32", {0}, kMinusZero},
+      {"neg.ftz.f32 %d, %a;", "f32 f32", {kTiny}, kMinusZero},
+      {"abs.f32 %d, %a;", "f32 f32", {0xbf800000}, kOne},
+      {"copysign.f32 %d, %a, %b;", "f32 f32 f32", {kMinusZero, kOne}, 0xbf800000},
+      {"mov.f32 %d, 0f3F800000;", "f32", {}, kOne},
+      {"add.f32 %d, %a, 0fBF800000;", "f32 f32", {kOne}, 0},
+  });
+}
+
+TEST(Instructions, DoublePrecision) {
+  const std::uint64_t one = 0x3ff0000000000000, three = 0x4008000000000000;
+  run_cases({
+      {"add.rn.f64 %d, %a, %b;", "f64 f64 f64", {one, one}, 0x4000000000000000},
+      {"add.rp.f64 %d, %a, %b;", "f64 f64 f64", {one, 1}, one + 1},
+      {"sub.f64 %d, %a, %b;", "f64 f64 f64", {one, three}, 0xc000000000000000},
+      {"mul.rm.f64 %d, %a, %b;", "f64 f64 f64", {0x7fefffffffffffff, three}, 0x7fefffffffffffff},
+      {"fma.rn.f64 %d, %a, %b, %c;",
+       "f64 f64 f64 f64",
+       {one + 1, one + 1, 0xbff0000000000002},
+       0x3970000000000000},
+      {"div.rn.f64 %d, %a, %b;", "f64 f64 f64", {one, three}, 0x3fd5555555555555},
+      {"rcp.rp.f64 %d, %a;", "f64 f64", {three}, 0x3fd5555555555556},
+      {"rcp.approx.ftz.f64 %d, %a;", "f64 f64", {three}, 0x3fd5555500000000},
+      {"rsqrt.approx.ftz.f64 %d, %a;", "f64 f64", {0x4010000000000000}, 0x3fe0000000000000},
+      {"sqrt.rn.f64 %d, %a;", "f64 f64", {0x4010000000000000}, 0x4000000000000000},
+      {"min.f64 %d, %a, %b;", "f64 f64 f64", {0x7ff8000000000000, one}, one},
+      {"max.f64 %d, %a, %b;", "f64 f64 f64", {0, 0x8000000000000000}, 0},
+      {"neg.f64 %d, %a;", "f64 f64", {one}, 0xbff0000000000000},
+      {"abs.f64 %d, %a;", "f64 f64", {0xbff0000000000000}, one},
+      {"copysign.f64 %d, %a, %b;", "f64 f64 f64", {0x8000000000000000, one}, 0xbff0000000000000},
+      {"mov.f64 %d, 0d3FF0000000000000;", "f64", {}, one},
+  });
+}
+
+TEST(Instructions, HalfPrecision) {
+  run_cases({
+      {"add.f16 %d, %a, %b;", "f16 f16 f16", {0x3c00, 0x3c00}, 0x4000},
+      {"add.rn.f16 %d, %a, %b;", "f16 f16 f16", {0x6800, 0x3c00}, 0x6800},  // 2048 + 1: tie to even
+      {"add.f16 %d, %a, %b;", "f16 f16 f16", {0x7bff, 0x7bff}, 0x7c00},
+      {"add.f16 %d, %a, %b;", "f16 f16 f16", {0x7c00, 0xfc00}, 0x7fff},
+      {"add.f16 %d, %a, %b;", "f16 f16 f16", {1, 1}, 2},
+      {"add.ftz.f16 %d, %a, %b;", "f16 f16 f16", {1, 0x3c00}, 0x3c00},
+      {"add.sat.f16 %d, %a, %b;", "f16 f16 f16", {0x3c00, 0x3c00}, 0x3c00},
+      {"sub.f16x2 %d, %a, %b;", "f16x2 f16x2 f16x2", {0x40003c00, 0x3c003c00}, 0x3c000000},
+      {"mul.f16x2 %d, %a, %b;", "f16x2 f16x2 f16x2", {0x40003c00, 0x42004000}, 0x46004000},
+      {"mul.f16 %d, %a, %b;",
+       "f16 f16 f16",
+       {0x0001, 0x3800},
+       0},  // half the least denormal: tie to even
+      {"fma.rn.f16 %d, %a, %b, %c;", "f16 f16 f16 f16", {0x3c01, 0x3c01, 0xbc02}, 0x0010},
+      {"fma.rn.f16 %d, %a, %b, %c;",
+       "f16 f16 f16 f16",
+       {0x4200, 0x6156, 0x0001},
+       0x6801},  // 2049 + 2^-24: above the tie
+      {"fma.rn.f16 %d, %a, %b, %c;", "f16 f16 f16 f16", {0x4200, 0x6156, 0x8001}, 0x6800},
+      {"fma.rn.f16 %d, %a, %b, %c;", "f16 f16 f16 f16", {0x4200, 0x6156, 0x0000}, 0x6800},
+      {"fma.rn.relu.f16 %d, %a, %b, %c;", "f16 f16 f16 f16", {0x3c00, 0xbc00, 0}, 0},
+      {"fma.rn.f16x2 %d, %a, %b, %c;",
+       "f16x2 f16x2 f16x2 f16x2",
+       {0x3c004000, 0x40004000, 0x3c003c00},
+       0x42004500},
+      {"add.bf16 %d, %a, %b;", "bf16 bf16 bf16", {0x3f80, 0x3f80}, 0x4000},
+      {"mul.bf16x2 %d, %a, %b;", "bf16x2 bf16x2 bf16x2", {0x3f804000, 0x40004040}, 0x400040c0},
+      {"fma.rn.bf16 %d, %a, %b, %c;",
+       "bf16 bf16 bf16 bf16",
+       {0x3f81, 0x3f80, 0x3b80},
+       0x3f82},  // 1.0078125 + 2^-8: tie, to even
+      {"fma.rn.bf16 %d, %a, %b, %c;", "bf16 bf16 bf16 bf16", {0x3f81, 0x3f81, 0x0001}, 0x3f82},
+      {"fma.rn.bf16 %d, %a, %b, %c;", "bf16 bf16 bf16 bf16", {0x4383, 0x3b80, 0x0001}, 0x3f83},
+      {"fma.rn.relu.bf16x2 %d, %a, %b, %c;",
+       "bf16x2 bf16x2 bf16x2 bf16x2",
+       {0x3f80bf80, 0x3f803f80, 0},
+       0x3f800000},
+      {"fma.rn.bf16 %d, %a, %b, %c;", "bf16 bf16 bf16 bf16", {0x7fc0, 0, 0}, 0x7fff},
+      {"neg.f16x2 %d, %a;", "f16x2 f16x2", {0x3c008000}, 0xbc000000},
+      {"neg.bf16 %d, %a;", "bf16 bf16", {0x3f80}, 0xbf80},
+      {"abs.f16 %d, %a;", "f16 f16", {0xbc00}, 0x3c00},
+      {"abs.bf16x2 %d, %a;", "bf16x2 bf16x2", {0xbf80bf80}, 0x3f803f80},
+      {"min.f16 %d, %a, %b;", "f16 f16 f16", {0x7e00, 0x3c00}, 0x3c00},
+      {"max.NaN.f16x2 %d, %a, %b;", "f16x2 f16x2 f16x2", {0x7e003c00, 0x3c004000}, 0x7fff4000},
+      {"max.bf16 %d, %a, %b;", "bf16 bf16 bf16", {0x8000, 0}, 0},
+      {"ex2.approx.f16 %d, %a;", "f16 f16", {0x4200}, 0x4800},
+      {"tanh.approx.f16x2 %d, %a;", "f16x2 f16x2", {0x7c000000}, 0x3c000000},
+      {"ex2.approx.ftz.bf16 %d, %a;", "bf16 bf16", {0x4040}, 0x4100},
+      {"tanh.approx.bf16 %d, %a;", "bf16 bf16", {0xff80}, 0xbf80},
+  });
+}
+
+TEST(Instructions, Conversions) {
+  const std::uint64_t all = ~std::uint64_t{0};
+  run_cases({
+      {"cvt.u32.u16 %d, %a;", "u32 u16", {0xffff}, 0xffff},
+      {"cvt.s32.s16 %d, %a;", "s32 s16", {0x8000}, 0xffff8000},
+      {"cvt.s64.s32 %d, %a;", "s64 s32", {0x80000000}, 0xffffffff80000000},
+      {"cvt.u64.u32 %d, %a;", "u64 u32", {0x80000000}, 0x80000000},
+      {"cvt.u16.u64 %d, %a;", "u16 u64", {0x123456789}, 0x6789},
+      {"cvt.s32.s8 %d, %a;", "s32 u32", {0x180}, 0xffffff80},
+      {"cvt.u32.u8 %d, %a;", "u32 u32", {0x1ff}, 0xff},
+      {"cvt.s16.s8 %d, %a;", "s16 s16", {0x80}, 0xff80},
+      {"cvt.s8.s32 %d, %a;", "s32 s32", {0x80}, 0xffffff80},
+      {"cvt.sat.u8.s32 %d, %a;", "u32 s32", {0xffffffff}, 0},
+      {"cvt.sat.u8.s32 %d, %a;", "u32 s32", {300}, 255},
+      {"cvt.sat.s8.s32 %d, %a;", "s32 s32", {0xfffffe00}, 0xffffff80},
+      {"cvt.sat.s32.u32 %d, %a;", "s32 u32", {0xffffffff}, 0x7fffffff},
+      {"cvt.sat.u32.s64 %d, %a;", "u32 s64", {0x100000000}, 0xffffffff},
+      {"cvt.rn.f32.s32 %d, %a;", "f32 s32", {0xffffffff}, 0xbf800000},
+      {"cvt.rn.f32.u32 %d, %a;", "f32 u32", {0xffffffff}, 0x4f800000},
+      {"cvt.rz.f32.u32 %d, %a;", "f32 u32", {0xffffffff}, 0x4f7fffff},
+      {"cvt.rp.f32.s32 %d, %a;", "f32 s32", {0x1000001}, 0x4b800001},
+      {"cvt.rn.f32.s64 %d, %a;", "f32 s64", {0x8000004000000001}, 0xdeffffff},  // just off a tie
+      {"cvt.rn.f64.u64 %d, %a;", "f64 u64", {all}, 0x43f0000000000000},
+      {"cvt.rn.f64.s32 %d, %a;", "f64 s32", {0x80000000}, 0xc1e0000000000000},
+      {"cvt.rn.f16.s32 %d, %a;", "f16 s32", {2049}, 0x6800},
+      {"cvt.rn.f16.u16 %d, %a;", "f16 u16", {65535}, 0x7c00},
+      {"cvt.rn.f16.u32 %d, %a;", "f16 u32", {5}, 0x4500},
+      {"cvt.rzi.s32.f32 %d, %a;", "s32 f32", {0xc0200000}, 0xfffffffe},
+      {"cvt.rni.s32.f32 %d, %a;", "s32 f32", {0x40200000}, 2},
+      {"cvt.rmi.s32.f32 %d, %a;", "s32 f32", {0xbf000000}, 0xffffffff},
+      {"cvt.rpi.s32.f32 %d, %a;", "s32 f32", {0x3f000000}, 1},
+      {"cvt.rzi.s32.f32 %d, %a;", "s32 f32", {kNan}, 0},
+      {"cvt.rzi.s32.f32 %d, %a;", "s32 f32", {kInfinity}, 0x7fffffff},
+      {"cvt.rzi.s32.f32 %d, %a;", "s32 f32", {0xff800000}, 0x80000000},
+      {"cvt.rzi.u32.f32 %d, %a;", "u32 f32", {0xbf800000}, 0},
+      {"cvt.rzi.u32.f32 %d, %a;", "u32 f32", {0x4f800000}, 0xffffffff},
+      {"cvt.rzi.s64.f32 %d, %a;", "s64 f32", {0x5f000000}, 0x7fffffffffffffff},
+      {"cvt.rzi.s64.f64 %d, %a;", "s64 f64", {0x7ff8000000000000}, 0x8000000000000000},
+      {"cvt.rzi.u64.f64 %d, %a;", "u64 f64", {0x43f0000000000000}, all},
+      {"cvt.rzi.u16.f32 %d, %a;", "u16 f32", {0x47c35000}, 0xffff},
+      {"cvt.rzi.s32.f16 %d, %a;", "s32 f16", {0xc500}, 0xfffffffb},
+      {"cvt.rni.f32.f32 %d, %a;", "f32 f32", {0x40200000}, kTwo},
+      {"cvt.rmi.f32.f32 %d, %a;", "f32 f32", {0xbf000000}, 0xbf800000},
+      {"cvt.rpi.f32.f32 %d, %a;", "f32 f32", {0xbf000000}, kMinusZero},
+      {"cvt.rzi.f64.f64 %d, %a;", "f64 f64", {0x400c000000000000}, 0x4008000000000000},
+      {"cvt.rmi.f16.f16 %d, %a;", "f16 f16", {0xb800}, 0xbc00},
+      {"cvt.sat.f32.f32 %d, %a;", "f32 f32", {kTwo}, kOne},
+      {"cvt.ftz.f32.f32 %d, %a;", "f32 f32", {kTiny}, 0},
+      {"cvt.f64.f32 %d, %a;", "f64 f32", {kTiny}, 0x36a0000000000000},
+      {"cvt.ftz.f64.f32 %d, %a;", "f64 f32", {0x80000001}, 0x8000000000000000},
+      {"cvt.rn.f32.f64 %d, %a;", "f32 f64", {0x3ff0000010000000}, kOne},  // tie to even
+      {"cvt.rp.f32.f64 %d, %a;", "f32 f64", {0x3ff0000000000001}, 0x3f800001},
+      {"cvt.rz.f32.f64 %d, %a;", "f32 f64", {0x7fe0000000000000}, kLargest},
+      {"cvt.rn.f16.f32 %d, %a;", "f16 f32", {0x477ff000}, 0x7c00},  // 65520: tie to infinity
+      {"cvt.rn.f16.f32 %d, %a;", "f16 f32", {0x477fefff}, 0x7bff},
+      {"cvt.rn.f16.f32 %d, %a;", "f16 f32", {0x33000000}, 0},  // 2^-25: tie to even
+      {"cvt.rn.f16.f32 %d, %a;", "f16 f32", {0x33000001}, 1},
+      {"cvt.rn.f16.f32 %d, %a;", "f16 f32", {0x387fffff}, 0x0400},  // rounds up to the least normal
+      {"cvt.rz.f16.f32 %d, %a;", "f16 f32", {0x477ff000}, 0x7bff},
+      {"cvt.rn.f16.f32 %d, %a;", "f16 f32", {0xff800001}, 0x7fff},
+      {"cvt.rn.f16.f64 %d, %a;",
+       "f16 f64",
+       {0x3ff0020000000001},
+       0x3c01},  // through f32 it would be a tie
+      {"cvt.f32.f16 %d, %a;", "f32 f16", {1}, 0x33800000},
+      {"cvt.f32.f16 %d, %a;", "f32 f16", {0x7e00}, kCanonical},
+      {"cvt.f64.f16 %d, %a;", "f64 f16", {0xfc00}, 0xfff0000000000000},
+      {"cvt.rn.bf16.f32 %d, %a;", "bf16 f32", {0x3f808000}, 0x3f80},
+      {"cvt.rn.bf16.f32 %d, %a;", "bf16 f32", {0x3f818000}, 0x3f82},
+      {"cvt.rn.bf16.f32 %d, %a;", "bf16 f32", {0x7f7fffff}, 0x7f80},
+      {"cvt.rn.bf16.f32 %d, %a;", "bf16 f32", {0xffc00000}, 0x7fff},
+      {"cvt.rn.bf16.f32 %d, %a;", "bf16 f32", {0x00008001}, 0x0001},
+      {"cvt.rz.bf16.f32 %d, %a;", "bf16 f32", {0x3f81ffff}, 0x3f81},
+      {"cvt.rn.relu.bf16.f32 %d, %a;", "bf16 f32", {0xbf800000}, 0},
+      {"cvt.f32.bf16 %d, %a;", "f32 bf16", {0x4040}, kThree},
+      {"cvt.rn.f16x2.f32 %d, %a, %b;", "f16x2 f32 f32", {kOne, kTwo}, 0x3c004000},
+      {"cvt.rn.bf16x2.f32 %d, %a, %b;", "bf16x2 f32 f32", {kOne, kTwo}, 0x3f804000},
+      {"cvt.rn.relu.f16x2.f32 %d, %a, %b;", "f16x2 f32 f32", {0xbf800000, kTwo}, 0x00004000},
+      {"cvt.rz.bf16x2.f32 %d, %a, %b;", "bf16x2 f32 f32", {0x3f80ffff, kTwo}, 0x3f804000},
+      {"cvt.rna.tf32.f32 %d, %a;", "b32 f32", {0x3f801000}, 0x3f802000},  // tie, away from zero
+      {"cvt.rna.tf32.f32 %d, %a;", "b32 f32", {0xbf800fff}, 0xbf800000},
+  });
+}
+
+}  // namespace
+}  // namespace emulator::testing
