@@ -33,9 +33,12 @@ CUresult allocate(const char* name, void** place, std::size_t bytes, unsigned fl
 /// Ends a pinned block's life on the devices' side.
 void forget(Call& c, std::uint64_t host, const PinnedMemory& memory) {
   const auto actor = host_actor(c.d, c.name);
+  Operations unfinished;  // all at once: while waiting, contexts may come and go
   for (const auto& [handle, context] : c.d.contexts.all()) {
-    wait_for(c.d, c.lock, tails(c.d, *context));
+    const Operations last = tails(c.d, *context);
+    unfinished.insert(unfinished.end(), last.begin(), last.end());
   }
+  wait_for(c.d, c.lock, unfinished);
   const ByteRange range{memory.device_address, memory.device_address + memory.bytes};
   c.d.history.check(actor, range, [&](const AccessHistory::Race& race) { report_race(c.d, race); });
   c.d.history.forget(range);
