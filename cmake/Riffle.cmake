@@ -3,7 +3,7 @@
 function(riffle_library name)
   cmake_parse_arguments(ARG "" "" "DEPENDS;LLVM" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "/driver/main\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "/driver/main\\.cpp$|/emulator/nccl/")
   add_library(riffle_${name} STATIC ${sources})
   target_include_directories(riffle_${name} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(riffle_${name} PUBLIC ${ARG_DEPENDS})
@@ -64,6 +64,23 @@ function(riffle_emulated_driver)
   # Its workers may still run when a program closes it: it stays.
   target_link_libraries(riffle_cuda PRIVATE
     -Wl,--whole-archive riffle_emulator -Wl,--no-whole-archive
+    -Wl,--version-script=${version_script} -Wl,--gc-sections -Wl,-z,nodelete)
+endfunction()
+
+# emulator/libnccl.so.2: the emulated NCCL, beside the emulated libcuda.so.1, which it finds there.
+function(riffle_emulated_nccl)
+  set(entry_points ${PROJECT_SOURCE_DIR}/emulator/nccl/entry_points.cpp)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/emulator/nccl/*.cpp)
+  list(REMOVE_ITEM sources ${entry_points})
+  add_library(riffle_emulator_nccl STATIC ${sources})
+  target_include_directories(riffle_emulator_nccl PUBLIC ${PROJECT_SOURCE_DIR})
+  target_link_libraries(riffle_emulator_nccl PUBLIC Threads::Threads ${CMAKE_DL_LIBS})
+  add_library(riffle_nccl SHARED ${entry_points})
+  set(version_script ${PROJECT_SOURCE_DIR}/cmake/libnccl.map)
+  set_target_properties(riffle_nccl PROPERTIES OUTPUT_NAME nccl SOVERSION 2
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/emulator LINK_DEPENDS ${version_script})
+  # Its host functions may still run when a program closes it: it stays.
+  target_link_libraries(riffle_nccl PRIVATE riffle_emulator_nccl
     -Wl,--version-script=${version_script} -Wl,--gc-sections -Wl,-z,nodelete)
 endfunction()
 
