@@ -15,6 +15,7 @@ constexpr EnvironmentVariable kVariables[] = {
     {"RIFFLE_CUDA_DRIVER",
      "libcuda.so.1 to load for device cuda; \"none\": CUDA is off; unset: the system's"},
     {"RIFFLE_EMULATOR", "folder or file of the emulator's libcuda.so.1, for device cuda-emulated"},
+    {"RIFFLE_NCCL", "libnccl.so.2 to load for collectives between GPUs; unset: the system's"},
     {"CUDA_VISIBLE_DEVICES", "which GPUs the CUDA driver shows; set and empty: CUDA is off"},
     {"XDG_CACHE_HOME", "base of the kernel cache when RIFFLE_CACHE_DIR is unset"},
     {"HOME", "base of the kernel cache and of the command history when nothing else says"},

@@ -161,6 +161,10 @@ CudaCounts cuda_counts(const Device& device) noexcept {
 void* cuda_context(const Device& device) noexcept {
   return cuda::of(device).shared().context->handle();
 }
+void cuda_with_context(const Device& device, const std::function<void()>& call) {
+  const cuda::Bind bind(*cuda::of(device).shared().context);
+  call();
+}
 std::string cuda_log(const Module& module) {
   const auto* loaded = dynamic_cast<const cuda::CudaModule*>(&module);
   return loaded ? loaded->loaded()->log() : std::string();

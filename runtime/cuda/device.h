@@ -55,6 +55,9 @@ const CudaFacts& cuda_facts(const Device& device) noexcept;
 CudaCounts cuda_counts(const Device& device) noexcept;
 /// The CUcontext. A stream's CUstream is Stream::native().
 void* cuda_context(const Device& device) noexcept;
+/// Calls `call` with the device's context current on this thread: for libraries that take the
+/// device from it. Throws DeviceError if the device is closed, and what `call` throws.
+void cuda_with_context(const Device& device, const std::function<void()>& call);
 /// What the driver's compiler remarked when it loaded the module; often empty.
 std::string cuda_log(const Module& module);
 /// Empty while the device works; else the sticky error that closed it: every call fails until the
