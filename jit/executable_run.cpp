@@ -8,6 +8,7 @@
 
 #include "ir/array.h"
 #include "ir/retype.h"
+#include "jit/hook_stream.h"
 #include "jit/session_impl.h"
 #include "runtime/staging.h"
 
@@ -34,21 +35,6 @@ std::string recompiled_note(const ir::Graph& graph, const std::vector<TensorType
               " → " + compact(now[i]);
   return note;
 }
-
-/// The public HookStream over a device's stream.
-class HookStreamOn : public HookStream {
- public:
-  HookStreamOn(runtime::Stream* stream, const runtime::Command* command)
-      : stream_(stream), command_(command) {}
-  void call(std::function<void()> work) override { stream_->host_call(std::move(work), command_); }
-  void enqueue(std::function<void(void* stream)> work) override {
-    stream_->enqueue_native(std::move(work), command_);
-  }
-
- private:
-  runtime::Stream* stream_;
-  const runtime::Command* command_;
-};
 
 }  // namespace
 
@@ -104,7 +90,7 @@ std::vector<HookSlot> Executable::Impl::hook_slots(
     auto call = [function = hook.function, name = slot.label, type, partition = slot.partition,
                  this](const runtime::HookCall& hook_call) {
       const std::int32_t where = hook_call.command ? hook_call.command->partition : partition;
-      HookStreamOn stream(hook_call.stream, hook_call.command);
+      jit::HookStreamOn stream(hook_call.stream, hook_call.command);
       function({name, type, hook_call.gradient, where, steps, hook_call.stream ? &stream : nullptr,
                 hook_call.address});
     };
