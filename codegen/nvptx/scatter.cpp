@@ -213,7 +213,10 @@ class Emitter {
       const std::size_t d = division_.parallel[k];
       digits.push_back({body_.address.strides[d], body_.space[d], k});
     }
-    digits.push_back({body_.index_stride, body_.index_size, division_.parallel.size()});
+    // A dimension of size 1 shares its stride with another; its index is 0.
+    own_index_ = ir_.getInt64(0);
+    if (body_.index_size > 1)
+      digits.push_back({body_.index_stride, body_.index_size, division_.parallel.size()});
     std::ranges::stable_sort(digits, std::greater<>{}, &Digit::stride);
     llvm::Value* belongs = ir_.getTrue();
     llvm::Value* rest = element;
@@ -229,7 +232,7 @@ class Emitter {
         own_index_ = ir_.CreateZExt(value, ir_.getInt64Ty());
     }
     // What the last digit leaves over.
-    if (digits.back().stride != 1)
+    if (digits.empty() || digits.back().stride != 1)
       belongs = ir_.CreateAnd(belongs, ir_.CreateICmpEQ(rest, c_.index(0)));
     return belongs;
   }
