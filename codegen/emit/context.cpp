@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "codegen/emit/emit.h"
+#include "codegen/emit/scalar_llvm.h"
 
 namespace riffle::codegen {
 
@@ -25,6 +26,11 @@ void EmitContext::tag(llvm::Value* access, std::int32_t operand) const {
       llvm::isa<llvm::LoadInst>(instruction))
     instruction->setMetadata(llvm::LLVMContext::MD_invariant_load,
                              llvm::MDNode::get(module.getContext(), {}));
+}
+
+llvm::Type* EmitContext::load_type(DType dtype) const {
+  return traits.half_loads && dtype == DType::f16 ? ir.getHalfTy()
+                                                  : memory_type(module.getContext(), dtype);
 }
 
 llvm::ConstantInt* EmitContext::index(std::int64_t value) const {

@@ -21,6 +21,8 @@ struct EmitTraits {
   bool gathers = false;        ///< so are gathers of 4- and 8-byte elements
   bool maximum_f32 = true;     ///< llvm.maximum and llvm.minimum, which keep NaN, are instructions
   bool maximum_f64 = true;
+  /// Load f16 as half: NVPTX packs and unpacks vectors of i16 that become half.
+  bool half_loads = false;
 };
 
 /// What an emitter works with. The function is open; the insertion point of `ir` is where code
@@ -48,6 +50,8 @@ struct EmitContext {
   /// Tells LLVM which operand a load, a store or a masked intrinsic touches, so that it can move
   /// accesses of different operands past each other.
   void tag(llvm::Value* access, std::int32_t operand) const;
+  /// As which type elements are loaded.
+  llvm::Type* load_type(DType dtype) const;
   /// An index_type constant.
   llvm::ConstantInt* index(std::int64_t value) const;
 };

@@ -325,11 +325,13 @@ class ExprEmitter {
   }
   /// The fill in memory form, for instructions that merge it.
   llvm::Value* memory_fill(const Expr& expr, DType dtype) {
-    return vector_.to_memory(vector_.constant(dtype, expr.guards.empty() ? 0 : expr.value));
+    llvm::Value* fill =
+        vector_.to_memory(vector_.constant(dtype, expr.guards.empty() ? 0 : expr.value));
+    return ir_.CreateBitCast(fill, with_width(c_.load_type(dtype), lanes_.width));
   }
 
   llvm::Value* load_scalar(const Expr& expr, DType dtype, llvm::Value* start, llvm::Value* guard) {
-    llvm::Type* type = memory_type(c_.module.getContext(), dtype);
+    llvm::Type* type = c_.load_type(dtype);
     const llvm::Align align(static_cast<std::uint64_t>(size_of(dtype)));
     if (guard) {
       if (c_.operand_type(expr.operand).elements() == 0) return fill(expr, scalar_);
@@ -345,7 +347,7 @@ class ExprEmitter {
 
   llvm::Value* load_contiguous(const Expr& expr, DType dtype, llvm::Value* start,
                                llvm::Value* mask) {
-    llvm::Type* element = memory_type(c_.module.getContext(), dtype);
+    llvm::Type* element = c_.load_type(dtype);
     llvm::Type* type = with_width(element, lanes_.width);
     const llvm::Align align = load_align(expr);
     llvm::Value* address = ir_.CreateInBoundsGEP(element, c_.operand(expr.operand), start);
@@ -361,7 +363,7 @@ class ExprEmitter {
   /// A vector that a guard hides as a whole: where it does, the first elements are read instead.
   llvm::Value* load_uniformly_guarded(const Expr& expr, DType dtype, llvm::Value* start,
                                       llvm::Value* guard) {
-    llvm::Type* element = memory_type(c_.module.getContext(), dtype);
+    llvm::Type* element = c_.load_type(dtype);
     start = ir_.CreateSelect(guard, start, c_.index(0));
     llvm::Value* loaded = ir_.CreateAlignedLoad(
         with_width(element, lanes_.width),
@@ -381,7 +383,7 @@ class ExprEmitter {
 
   llvm::Value* load_gather(const Expr& expr, DType dtype, llvm::Value* addresses,
                            llvm::Value* mask) {
-    llvm::Type* element = memory_type(c_.module.getContext(), dtype);
+    llvm::Type* element = c_.load_type(dtype);
     llvm::Type* type = with_width(element, lanes_.width);
     const llvm::Align align(static_cast<std::uint64_t>(size_of(dtype)));
     llvm::Value* base = c_.operand(expr.operand);

@@ -103,7 +103,7 @@ Scalar LlvmScalarBuilder::from_memory(Value* value, DType dtype) {
       return wrap(ir_.CreateBitCast(ir_.CreateShl(wide, 16), register_type(DType::f32)), dtype);
     }
     case DType::f16: {
-      Value* half = ir_.CreateBitCast(value, with_width(ir_.getHalfTy(), width_));
+      Value* half = ir_.CreateBitCast(value, with_width(ir_.getHalfTy(), width_));  // or it is one
       return wrap(ir_.CreateFPExt(half, register_type(DType::f32)), dtype);
     }
     case DType::boolean:

@@ -57,7 +57,8 @@ class LlvmScalarBuilder final : public ir::ScalarBuilder {
   static llvm::Value* unwrap(ir::Scalar a) { return static_cast<llvm::Value*>(a.handle); }
   /// One lane in register form → all lanes.
   ir::Scalar splat(llvm::Value* value, DType dtype);
-  /// Memory form (scalar or vector, as wide as this builder) → register form, and back. to_memory
+  /// Memory form (scalar or vector, as wide as this builder; f16 also as half) → register form, and
+  /// back. to_memory
   /// of a bf16 or f16 does not round: in register form the value is already rounded.
   ir::Scalar from_memory(llvm::Value* value, DType dtype);
   llvm::Value* to_memory(ir::Scalar a);

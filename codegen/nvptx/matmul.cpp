@@ -98,7 +98,7 @@ class Emitter {
   }
 
   llvm::Type* raw_type(const TileLoad& load) const {
-    return with_width(memory_type(c_.module.getContext(), load.dtype),
+    return with_width(c_.load_type(load.dtype),
                       static_cast<int>(load.width));
   }
 
@@ -129,8 +129,9 @@ class Emitter {
           align);
       c_.tag(value, load.operand);
       if (inside)
-        value = ir_.CreateSelect(inside, value,
-                                 builder.to_memory(builder.constant(load.dtype, s.outside)));
+        value = ir_.CreateSelect(
+            inside, value,
+            ir_.CreateBitCast(builder.to_memory(builder.constant(load.dtype, s.outside)), type));
       values.push_back(value);
     }
     return values;

@@ -8,6 +8,7 @@
 //              stage to stage.
 //   columns    (last dimension kept) a thread folds the elements of one vector of outer points, one
 //              after the other.
+//   blocks     rows or columns that are long and few: row_block.cpp.
 //
 // Start reading at emit_device_row.
 #include <llvm/IR/IntrinsicsNVPTX.h>
@@ -15,49 +16,31 @@
 #include <algorithm>
 #include <map>
 
-#include "codegen/emit/loops.h"
-#include "codegen/emit/reduction.h"
-#include "codegen/nvptx/nvptx_emit.h"
+#include "codegen/nvptx/row_parts.h"
 
 namespace riffle::codegen {
 namespace {
 
 constexpr std::int64_t kThreads = 128;
-/// A row of a team is unrolled up to so many 4-byte registers for each thread and load …
-constexpr std::int64_t kRegistersKept = 64;
-/// … and so many expressions in all: code beyond leaves the instruction cache.
-constexpr std::int64_t kUnrolledExprs = 3000;
-/// Each index that must be checked is a branch.
-constexpr std::int64_t kUnrolledChecks = 8;
 /// Blocks of kLanes elements, or elements of a column, whose loads are in flight together.
 constexpr std::int64_t kInFlight = 4, kColumnsInFlight = 8;
 constexpr std::int64_t kWantedThreads = 1 << 15;
 
 class RowEmitter {
  public:
-  RowEmitter(NvptxContext& context, const RowBody& body, std::int64_t rows, std::int64_t length)
-      : c_(context), ir_(context.ir), body_(body), rows_(rows), length_(length) {
-    for (const RowBody::Stage& stage : body_.stages) {
-      all_exprs_.push_back(&stage.exprs);
-      all_stores_.push_back(&stage.stores);
-    }
-  }
+  RowEmitter(NvptxContext& context, const RowProblem& row)
+      : c_(context),
+        ir_(context.ir),
+        row_(row),
+        body_(row.body),
+        rows_(row.rows),
+        length_(row.length),
+        all_exprs_(row.exprs()),
+        all_stores_(row.stores()) {}
 
-  GridShape emit() {
-    const GridShape shape = body_.lanes && length_ > 0 ? emit_teams() : emit_columns();
-    ir_.CreateRetVoid();
-    return shape;
-  }
+  GridShape emit() { return body_.lanes && length_ > 0 ? emit_teams() : emit_columns(); }
 
  private:
-  using Accumulators = std::vector<Accumulated>;
-
-  std::vector<Reducer> reducers(const RowBody::Stage& stage) {
-    std::vector<Reducer> list;
-    for (const RowBody::Reduction& reduction : stage.reductions) list.emplace_back(c_, reduction);
-    return list;
-  }
-
   /// Outer indices with zeros for the inner dimensions.
   Lanes at_row(const Values& outer) const {
     Lanes lanes{.indices = outer};
@@ -70,52 +53,6 @@ class RowEmitter {
     emit_stores(c_, body_.final_stores, values, body_.final_exprs, lanes);
   }
 
-  // ---- accumulators as a flat list of values, for loops -----------------------------------------
-
-  static Values flat(const std::vector<Reducer>& reduce, const std::vector<Accumulators>& state) {
-    Values list;
-    for (std::size_t r = 0; r < reduce.size(); ++r)
-      for (const Accumulated& a : state[r]) {
-        list.push_back(a.value);
-        if (reduce[r].keeps_index()) list.push_back(a.index);
-      }
-    return list;
-  }
-  static std::vector<Accumulators> grouped(const std::vector<Reducer>& reduce,
-                                           std::span<llvm::Value* const> list, int slots) {
-    std::vector<Accumulators> state(reduce.size());
-    std::size_t next = 0;
-    for (std::size_t r = 0; r < reduce.size(); ++r)
-      for (int s = 0; s < slots; ++s) {
-        Accumulated a{.value = list[next++]};
-        if (reduce[r].keeps_index()) a.index = list[next++];
-        state[r].push_back(a);
-      }
-    return state;
-  }
-
-  /// if (condition) state = body()
-  void when(llvm::Value* condition, const std::vector<Reducer>& reduce,
-            std::vector<Accumulators>& state, int slots, const std::function<void()>& body) {
-    const Values before = flat(reduce, state);
-    llvm::BasicBlock* from = ir_.GetInsertBlock();
-    Values inside;
-    llvm::BasicBlock* end = nullptr;
-    emit_if(c_, condition, [&] {
-      body();
-      inside = flat(reduce, state);
-      end = ir_.GetInsertBlock();
-    });
-    Values joined;
-    for (std::size_t k = 0; k < before.size(); ++k) {
-      llvm::PHINode* phi = ir_.CreatePHI(before[k]->getType(), 2);
-      phi->addIncoming(before[k], from);
-      phi->addIncoming(inside[k], end);
-      joined.push_back(phi);
-    }
-    state = grouped(reduce, joined, slots);
-  }
-
   // ---- teams -----------------------------------------------------------------------------------
 
   GridShape emit_teams() {
@@ -124,6 +61,7 @@ class RowEmitter {
     while (width_ > 2 && rows_ * (kLanes / width_) < kWantedThreads) width_ /= 2;
     slots_ = width_ == 1 ? 2 : 1;
     team_ = width_ == 1 ? 32 : kLanes / width_;
+    if (block_suits_lanes(row_, team_)) return emit_row_block(c_, row_);
     const std::int64_t per_block = kThreads / team_;
     const GridShape shape{.blocks = {divide_up(rows_, per_block), 1, 1}, .threads = kThreads};
 
@@ -142,35 +80,19 @@ class RowEmitter {
     }
     const Lanes lanes = at_row(unravel(c_, row, body_.outer));
     Values carried;
-    const bool unrolled = fits_registers();
+    const bool unrolled = may_unroll(row_, divide_up(length_, kLanes) * width_ * slots_);
     for (const RowBody::Stage& stage : body_.stages)
       emit_team_stage(stage, lanes, unrolled, carried);
     if (!body_.final_stores.empty())
       emit_if(c_, ir_.CreateICmpEQ(member_, c_.index(0)), [&] { emit_final(lanes, carried); });
+    ir_.CreateRetVoid();
     return shape;
-  }
-
-  bool fits_registers() const {
-    const std::int64_t chunks = divide_up(length_, kLanes);
-    std::int64_t exprs = 0, words = 1, checks = 0;
-    for (const std::vector<Expr>* list : all_exprs_) {
-      exprs += static_cast<std::int64_t>(list->size());
-      for (const Expr& expr : *list)
-        if (expr.kind == Expr::Kind::load)
-          words = std::max(words, size_of(compute_dtype(expr.dtype)) / 4);
-      for (const Expr& expr : *list) checks += static_cast<std::int64_t>(expr.indirect.size());
-    }
-    const std::int64_t elements = chunks * width_ * slots_;
-    return elements * words <= kRegistersKept && elements * exprs <= kUnrolledExprs &&
-           elements * checks <= kUnrolledChecks;
   }
 
   void emit_team_stage(const RowBody::Stage& stage, const Lanes& row, bool unrolled,
                        Values& carried) {
-    const std::vector<Reducer> reduce = reducers(stage);
-    std::vector<Accumulators> state(reduce.size());
-    for (std::size_t r = 0; r < reduce.size(); ++r)
-      state[r].assign(static_cast<std::size_t>(slots_), reduce[r].start(width_));
+    const std::vector<Reducer> reduce = reducers(c_, stage);
+    RowState state = start_state(reduce, slots_, width_);
 
     const std::int64_t whole = length_ / kLanes;
     auto block = [&](llvm::Value* chunk_start, std::int64_t offset) {
@@ -198,23 +120,11 @@ class RowEmitter {
         const std::int64_t start = whole * kLanes + (slot == 0 ? 0 : 32);
         if (start >= length_) continue;
         llvm::Value* at = position(c_.index(0), whole * kLanes, slot);
-        when(ir_.CreateICmpSLT(at, c_.index(length_)), reduce, state, slots_,
+        when(c_, ir_.CreateICmpSLT(at, c_.index(length_)), reduce, state, slots_,
              [&] { emit_vector(stage, reduce, row, carried, at, slot, state, nullptr); });
       }
 
     for (std::size_t r = 0; r < reduce.size(); ++r) carried.push_back(fold(reduce[r], state[r]));
-  }
-
-  /// What a vector of an unrolled row loaded in an earlier stage: the same loads need not be done
-  /// again. (LLVM would think that a store of this stage may have changed them.)
-  struct Kept {
-    const Expr* expr;
-    llvm::Value* value;
-  };
-  static bool same_load(const Expr& a, const Expr& b) {
-    return a.kind == Expr::Kind::load && b.kind == Expr::Kind::load && a.operand == b.operand &&
-           a.dtype == b.dtype && a.address == b.address && a.indirect.empty() &&
-           b.indirect.empty() && a.guards.empty() && b.guards.empty();
   }
 
   /// Where in the row this thread's vector of a block of kLanes elements starts.
@@ -226,7 +136,7 @@ class RowEmitter {
 
   void emit_vector(const RowBody::Stage& stage, const std::vector<Reducer>& reduce,
                    const Lanes& row, const Values& carried, llvm::Value* at, int slot,
-                   std::vector<Accumulators>& state, std::vector<Kept>* kept) {
+                   RowState& state, KeptLoads* kept) {
     Lanes lanes = row;
     const Values inner = unravel(c_, at, body_.inner);
     std::ranges::copy(inner,
@@ -234,18 +144,9 @@ class RowEmitter {
     lanes.width = width_;
     lanes.lane_dim = width_ == 1 ? -1 : static_cast<std::int32_t>(lanes.indices.size()) - 1;
     lanes.lane_alignment = width_;
-    ExprChoice choice;
-    if (kept) {
-      choice.known.resize(stage.exprs.size());
-      for (std::size_t e = 0; e < stage.exprs.size(); ++e)
-        for (const Kept& k : *kept)
-          if (same_load(stage.exprs[e], *k.expr)) choice.known[e] = k.value;
-    }
-    const Values values = emit_exprs(c_, stage.exprs, lanes, carried, choice);
-    if (kept)
-      for (std::size_t e = 0; e < stage.exprs.size(); ++e)
-        if (stage.exprs[e].kind == Expr::Kind::load && !choice.known[e])
-          kept->push_back({&stage.exprs[e], values[e]});
+    const Values values = emit_exprs(c_, stage.exprs, lanes, carried,
+                                     kept ? kept->choice(stage.exprs) : ExprChoice{});
+    if (kept) kept->keep(stage.exprs, values);
     emit_stores(c_, stage.stores, values, stage.exprs, lanes);
     for (std::size_t r = 0; r < reduce.size(); ++r) {
       const auto value = static_cast<std::size_t>(stage.reductions[r].value);
@@ -257,7 +158,7 @@ class RowEmitter {
   }
 
   /// The tree. Combining is commutative, so both partners of a butterfly get the same bits.
-  llvm::Value* fold(const Reducer& reducer, const Accumulators& slots) {
+  llvm::Value* fold(const Reducer& reducer, const std::vector<Accumulated>& slots) {
     Accumulated a = slots.size() == 1 ? slots[0] : reducer.combine(slots[0], slots[1], width_);
     for (std::int64_t partner = team_ / 2; partner > 0; partner /= 2) {
       const Accumulated other{
@@ -286,6 +187,7 @@ class RowEmitter {
         other_sizes.push_back(body_.outer[d]);
         other_dims.push_back(d);
       }
+    if (length_ > 0 && block_suits_columns(row_, rows_ / width)) return emit_row_block(c_, row_);
     // Few threads are spread over as many blocks as there may be processors.
     const std::int64_t items = rows_ / width;
     const std::int64_t threads = items >= (1 << 14) ? kThreads : 32;
@@ -309,25 +211,25 @@ class RowEmitter {
 
     Values carried;
     for (const RowBody::Stage& stage : body_.stages) {
-      const std::vector<Reducer> reduce = reducers(stage);
+      const std::vector<Reducer> reduce = reducers(c_, stage);
       if (length_ == 0) {
         for (const Reducer& reducer : reduce) carried.push_back(reducer.empty());
         continue;
       }
-      std::vector<Accumulators> state(reduce.size());
-      for (std::size_t r = 0; r < reduce.size(); ++r) state[r] = {reduce[r].start(width)};
+      RowState state = start_state(reduce, 1, width);
       walk_columns(stage, reduce, lanes, 0, carried, width, state);
       for (std::size_t r = 0; r < reduce.size(); ++r)
         carried.push_back(reduce[r].finish(state[r][0], width));
     }
     emit_final(lanes, carried);
+    ir_.CreateRetVoid();
     return shape;
   }
 
   /// Loops over inner dimensions from `dimension` on, the last one with several elements in flight.
   void walk_columns(const RowBody::Stage& stage, const std::vector<Reducer>& reduce,
                     const Lanes& lanes, std::size_t dimension, const Values& carried, int width,
-                    std::vector<Accumulators>& state) {
+                    RowState& state) {
     auto element = [&](const Lanes& at) {
       const Values values = emit_exprs(c_, stage.exprs, at, carried);
       emit_stores(c_, stage.stores, values, stage.exprs, at);
@@ -371,6 +273,7 @@ class RowEmitter {
 
   NvptxContext& c_;
   llvm::IRBuilder<>& ir_;
+  const RowProblem& row_;
   const RowBody& body_;
   std::int64_t rows_, length_;
   std::vector<const std::vector<Expr>*> all_exprs_;
@@ -378,13 +281,14 @@ class RowEmitter {
   int width_ = 1, slots_ = 1;
   std::int64_t team_ = 32;
   llvm::Value *member_ = nullptr, *members_ = nullptr;
-  std::map<std::pair<std::int64_t, int>, std::vector<Kept>> kept_;  ///< by offset and slot
+  std::map<std::pair<std::int64_t, int>, KeptLoads> kept_;  ///< by offset and slot
 };
 
 }  // namespace
 
 void emit_device_row(DeviceKernelWriter& kernel, const RowBody& original) {
-  RowBody body = original;
+  RowProblem row{original, element_count(original.outer), element_count(original.inner)};
+  RowBody& body = row.body;
   std::vector<Affine*> affines;
   auto collect = [&](Affine& affine) { affines.push_back(&affine); };
   for (RowBody::Stage& stage : body.stages) {
@@ -393,9 +297,8 @@ void emit_device_row(DeviceKernelWriter& kernel, const RowBody& original) {
   }
   for_each_affine(body.final_exprs, collect);
   for_each_affine(body.final_stores, collect);
-  const std::int64_t length = element_count(body.inner), rows = element_count(body.outer);
-  if (rows == 0) return;
-  if (length > 0) {
+  if (row.rows == 0) return;
+  if (row.length > 0) {
     collapse(body.inner, body.outer.size(), affines);
     collapse(body.outer, 0, affines);
   }
@@ -404,7 +307,7 @@ void emit_device_row(DeviceKernelWriter& kernel, const RowBody& original) {
     for (Affine* affine : affines) affine->strides.push_back(0);
     body.inner.push_back(1);
   }
-  kernel.grid([&](NvptxContext& c) { return RowEmitter(c, body, rows, length).emit(); });
+  kernel.grid([&](NvptxContext& c) { return RowEmitter(c, row).emit(); });
 }
 
 }  // namespace riffle::codegen

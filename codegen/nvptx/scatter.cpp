@@ -274,9 +274,6 @@ class Emitter {
         builder.add(LlvmScalarBuilder::wrap(sum, dtype_), LlvmScalarBuilder::wrap(source, dtype_)));
   }
 
-  llvm::Type* memory_vector() const {
-    return with_width(memory_type(c_.module.getContext(), dtype_), width_);
-  }
   llvm::Align align() const {
     return llvm::Align(
         static_cast<std::uint64_t>(std::min<std::int64_t>(size_of(dtype_) * width_, 16)));
@@ -286,7 +283,8 @@ class Emitter {
                                  element);
   }
   llvm::Value* load(std::int32_t operand, llvm::Value* element) {
-    llvm::Value* value = ir_.CreateAlignedLoad(memory_vector(), address(operand, element), align());
+    llvm::Value* value = ir_.CreateAlignedLoad(with_width(c_.load_type(dtype_), width_),
+                                               address(operand, element), align());
     c_.tag(value, operand);
     return value;
   }
