@@ -11,7 +11,7 @@ using ptx::SyntaxError;
 
 namespace {
 
-constexpr std::size_t kMostInstructions = 1u << 22;  ///< after inlining
+constexpr std::size_t kMostInstructions = 1u << 20;  ///< after inlining
 constexpr std::uint32_t kMostFileBytes = 1u << 26;
 constexpr std::uint32_t kMostSharedBytes = 1u << 20, kMostLocalBytes = 1u << 19;
 
@@ -102,7 +102,7 @@ ptx::Kernel Decoder::run() {
   end.line =
       static_cast<std::uint32_t>(kernel_.body.empty() ? kernel_.line : kernel_.body.back().line);
   out_.code.push_back(end);
-  out_.mnemonics.emplace_back("exit");
+  out_.mnemonic_of.push_back(mnemonic_index("exit"));
   const std::uint32_t dynamic = (out_.static_shared_bytes + 15) / 16 * 16;
   if (!dynamic_shared_.empty()) out_.static_shared_bytes = dynamic;
   for (const std::size_t i : dynamic_shared_) out_.fixed[i].bits += dynamic;
@@ -161,6 +161,13 @@ std::string Decoder::mnemonic() const {
   return text;
 }
 
+std::uint32_t Decoder::mnemonic_index(std::string text) {
+  const auto [found, added] =
+      mnemonics_.emplace(std::move(text), static_cast<std::uint32_t>(out_.mnemonics.size()));
+  if (added) out_.mnemonics.push_back(found->first);
+  return found->second;
+}
+
 void Decoder::fail(const std::string& what) const {
   throw SyntaxError(statement_->line, mnemonic() + ": " + what);
 }
@@ -172,7 +179,7 @@ void Decoder::emit(Handler handler, Instruction in) {
   in.guard = guard_;
   in.line = static_cast<std::uint32_t>(statement_->line);
   out_.code.push_back(in);
-  out_.mnemonics.push_back(mnemonic());
+  out_.mnemonic_of.push_back(mnemonic_index(mnemonic()));
   if (out_.code.size() > kMostInstructions) fail("the kernel is too long after inlining");
 }
 

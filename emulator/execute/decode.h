@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "emulator/execute/handlers.h"
@@ -82,6 +83,7 @@ class Decoder {
   void emit(Handler handler, Instruction in);
   [[noreturn]] void fail(const std::string& what) const;
   std::string mnemonic() const;
+  std::uint32_t mnemonic_index(std::string text);
   const Operand& operand(std::size_t i) const;
   void operands(std::size_t least, std::size_t most) const;
 
@@ -185,6 +187,7 @@ class Decoder {
   std::map<std::pair<std::uint32_t, ptx::Special>, Row> specials_;
   std::map<std::tuple<std::string, std::uint64_t, std::uint32_t>, Row> variables_;
   std::map<const ptx::Symbol*, std::uint32_t> shared_;
+  std::unordered_map<std::string, std::uint32_t> mnemonics_;
   std::vector<std::size_t> dynamic_shared_;  ///< in out_.fixed: bits to add where .extern starts
   std::map<std::pair<std::uint32_t, bool>, std::uint32_t> guards_;
 };

@@ -12,7 +12,7 @@ using s64 = std::int64_t;
 using ptx::Type;
 
 #if defined(__clang__)
-#define EMULATOR_LANES _Pragma("clang loop vectorize(assume_safety)")
+#define EMULATOR_LANES  // it compares the addresses first
 #else
 // A destination is a source's row or another: never one shifted by a lane.
 #define EMULATOR_LANES _Pragma("GCC ivdep")

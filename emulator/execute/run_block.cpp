@@ -14,7 +14,7 @@ namespace emulator {
 namespace {
 
 constexpr std::uint64_t kQuantum = 1u << 20;  ///< instructions before another warp gets its turn
-constexpr std::uint32_t kPatience = 10000;    ///< loops while another group of the warp could run
+constexpr std::uint32_t kPatience = 2000;     ///< loops while another group of the warp could run
 constexpr std::uint64_t kRotated = 4096;      ///< instructions of the other group then
 
 std::uint64_t mix(std::uint64_t x) {
@@ -51,7 +51,7 @@ void fault_uninitialised(Warp& w, const Instruction& in, Row r, std::uint32_t la
   const auto index = static_cast<std::size_t>(&in - w.block->kernel->code.data());
   (void)r;
   fault(w, lanes, FaultKind::uninitialised_register,
-        w.block->kernel->mnemonics[index] + " reads a register that was never written");
+        w.block->kernel->mnemonic(index) + " reads a register that was never written");
 }
 
 BlockRunner::BlockRunner(const Launch& launch, const ExecuteOptions& options, LaunchMemory& memory,
@@ -444,7 +444,7 @@ bool BlockRunner::warp_operation(Warp& w, Group& group, const Instruction& in) {
         if (members[std::countr_zero(m)] == named) same |= m & ~(m - 1);
       if (same & ~named)
         fault(w, same & ~named, FaultKind::invalid_lane,
-              kernel_.mnemonics[group.pc] + " by a lane that its own member mask does not name");
+              kernel_.mnemonic(group.pc) + " by a lane that its own member mask does not name");
     }
     rest &= ~same;
     if (named & w.alive & ~same) {
@@ -576,7 +576,7 @@ void BlockRunner::report_deadlock() {
     for (const Group& g : w.groups)
       if (g.mask >> lane & 1)
         return "waits at line " + std::to_string(kernel_.code[g.pc].line) + " (" +
-               kernel_.mnemonics[g.pc] + ")";
+               kernel_.mnemonic(g.pc) + ")";
     return "is elsewhere";
   };
   const Group* group = nullptr;
@@ -600,9 +600,9 @@ void BlockRunner::report_deadlock() {
   if (missing.empty()) {
     missing = ": fewer threads come than it names";
   }
-  Fault f = make_fault(FaultKind::barrier_divergence,
-                       kernel_.mnemonics[group->pc] +
-                           " is never reached by all threads that it waits for" + missing);
+  Fault f = make_fault(
+      FaultKind::barrier_divergence,
+      kernel_.mnemonic(group->pc) + " is never reached by all threads that it waits for" + missing);
   place(f, *warp, group->pc, static_cast<std::uint32_t>(std::countr_zero(group->mask)));
   throw f;
 }

@@ -569,7 +569,7 @@ class Parser {
       expect(";");
     }
     f.body.push_back(std::move(s));
-    if (f.body.size() > (1u << 22)) fail("function is too long");
+    if (f.body.size() > (1u << 20)) fail("function is too long");
   }
 
   Operand operand(Function& f, int depth) {

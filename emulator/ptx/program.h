@@ -80,10 +80,13 @@ struct Kernel {
   std::vector<std::uint32_t> targets;  ///< of branch_indexed
   std::vector<Guard> guards;
   std::vector<FixedRow> fixed;
-  std::vector<std::string> mnemonics;  ///< "add.f32", one an instruction, for messages
-  std::uint32_t file_bytes = 0;        ///< of one warp's register file
+  std::vector<std::string> mnemonics;      ///< "add.f32", …: for messages
+  std::vector<std::uint32_t> mnemonic_of;  ///< each instruction's, in mnemonics
+  std::uint32_t file_bytes = 0;            ///< of one warp's register file
   std::uint32_t slots = 0;
   std::uint32_t local_bytes = 0, static_shared_bytes = 0, parameter_bytes = 0;
+
+  const std::string& mnemonic(std::size_t pc) const { return mnemonics[mnemonic_of[pc]]; }
 };
 
 }  // namespace ptx

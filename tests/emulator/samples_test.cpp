@@ -155,5 +155,52 @@ TEST_P(Samples, Mixed) {
   }
 }
 
+TEST_P(Samples, LlvmElementwise) {
+  Machine llvm(read_data("llvm_kernels_sm80.ptx"));
+  llvm.options = m.options;
+  llvm.kernel = kernel_named(llvm, "elementwise");
+  const std::int64_t n = 90;
+  const auto x = numbers(n, 11);
+  const auto dx = llvm.upload(x), dy = llvm.allocate(n * 4);
+  const std::uint16_t h = to_float16(0.75f);
+  struct Three {
+    std::uint32_t v[3];
+  };
+  struct Four {
+    float v[4];
+  };
+  for (const bool flag : {false, true}) {
+    llvm.launch({3}, {32}, dy, dx, n, h, std::int8_t{-5}, flag, Three{{1, 100, 3}},
+                Four{{1, 2, 3, 4}});
+    const auto r = llvm.download<float>(dy, n);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const float most = std::fmax(std::floor(std::fma(x[i], x[i], 1.5f)), x[i]);
+      const float b = from_bfloat16(to_bfloat16(x[i]));
+      const float bf = from_bfloat16(to_bfloat16(b * b + b));  // exact in f32, but for the rounding
+      const float half = from_float16(to_float16(0.75f * 0.75f + 0.75f));
+      const std::uint32_t swapped = __builtin_bswap32(i), funnel = swapped << 8 | i >> 24;
+      const std::uint32_t z = flag ? 10 * (i % 4 + 1) - 5 : std::max(funnel, i) / 7 + 100;
+      ASSERT_EQ(r[i], (most + bf + half) * 3.0f + static_cast<float>(z)) << i << ' ' << flag;
+    }
+  }
+}
+
+TEST_P(Samples, LlvmExchange) {
+  Machine llvm(read_data("llvm_kernels_sm80.ptx"));
+  llvm.options = m.options;
+  llvm.kernel = kernel_named(llvm, "exchange");
+  const auto x = numbers(64, 12);
+  const auto dx = llvm.upload(x);
+  llvm.launch({1}, {64}, dx);
+  const auto r = llvm.download<float>(dx, 64);
+  for (std::uint32_t i = 0; i < 64; ++i) {
+    const std::uint32_t j = i ^ 33, warp = j / 32 * 32;
+    std::uint32_t total = 0;
+    for (std::uint32_t l = 0; l < 32; ++l) total += warp + std::min(l + 1, 31u);
+    const float expected = (x[j ^ 16] + 1.0f) + 2.0f * x[j] + static_cast<float>(255 + total);
+    ASSERT_EQ(r[i], expected) << i;
+  }
+}
+
 }  // namespace
 }  // namespace emulator::testing
