@@ -73,6 +73,15 @@ constexpr Setting kSettings[] = {
        if (bytes < 0) bad_value("memory.limit", "bytes, 0 for none", value);
        change_session(context, [&](SessionOptions& o) { o.memory_limit = bytes; });
      }},
+    {"cuda.graphs", "on or off",
+     "what a partition launches becomes one CUDA graph; same bits; starts a new session",
+     [](Context& context) -> std::string {
+       return context.session_options().cuda.graphs ? "on" : "off";
+     },
+     [](Context& context, std::string_view value) {
+       if (value != "on" && value != "off") bad_value("cuda.graphs", "on or off", value);
+       change_session(context, [&](SessionOptions& o) { o.cuda.graphs = value == "on"; });
+     }},
 };
 
 constexpr bool names_agree() {

@@ -19,7 +19,11 @@ std::unique_ptr<runtime::Device> make_device(const SessionOptions& options) {
   if (options.device == "null") return runtime::make_null_device(device);
   const std::string_view name = options.device;
   const std::string_view kind = name.substr(0, name.find(':'));
-  runtime::CudaOptions cuda{.emulated = kind == "cuda-emulated"};
+  runtime::CudaOptions cuda{.emulated = kind == "cuda-emulated",
+                            .context = options.cuda.context,
+                            .compute_stream = options.cuda.compute_stream,
+                            .communication_stream = options.cuda.communication_stream,
+                            .graphs = options.cuda.graphs};
   if (kind == "cuda" || kind == "cuda-emulated") {
     if (kind.size() == name.size()) return runtime::make_cuda_device(device, cuda);
     const std::string_view index = name.substr(kind.size() + 1);

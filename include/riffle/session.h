@@ -47,6 +47,18 @@ struct HostTensor {
   }
 };
 
+/// For device "cuda" and "cuda-emulated". Handles are the driver API's; they must outlive the
+/// session.
+struct CudaSessionOptions {
+  /// CUcontext to work in, on its device; null: the device's primary context.
+  void* context = nullptr;
+  /// CUstreams of that context: for kernels, and for hooks and collectives. Null: the session's
+  /// own.
+  void* compute_stream = nullptr;
+  void* communication_stream = nullptr;
+  bool graphs = true;  ///< what a partition launches becomes one CUDA graph; same bits
+};
+
 struct SessionOptions {
   /// "cpu"; "cuda", "cuda:1"; "cuda-emulated", a GPU that this machine's CPU imitates, slowly;
   /// "null" records and runs nothing.
@@ -61,6 +73,7 @@ struct SessionOptions {
   /// For finding bugs, at some cost: temporaries are filled with NaN once they are dead, and a hook
   /// that writes what it does not declare fails the step by its name.
   bool debug_memory = false;
+  CudaSessionOptions cuda{};
 };
 
 struct CompileOptions {
