@@ -49,16 +49,15 @@ void SharedMemory::advance() {
   std::fill(warp_clocks_.begin(), warp_clocks_.end(), 2);
 }
 
-std::byte* SharedMemory::place(std::uint64_t offset, std::uint32_t bytes, std::uint32_t alignment) {
-  if (offset > bytes_ || bytes > bytes_ - offset) [[unlikely]]
+void SharedMemory::refuse(std::uint64_t offset, std::uint32_t bytes,
+                          std::uint32_t alignment) const {
+  if (offset > bytes_ || bytes > bytes_ - offset)
     throw make_fault(FaultKind::illegal_address,
                      std::to_string(bytes) + " bytes at shared offset " + std::to_string(offset) +
                          " of " + std::to_string(bytes_) + " bytes of shared memory");
-  if (offset & (alignment - 1)) [[unlikely]]
-    throw make_fault(FaultKind::misaligned_address, "shared offset " + std::to_string(offset) +
-                                                        " is not a multiple of " +
-                                                        std::to_string(alignment));
-  return data_.data() + offset;
+  throw make_fault(FaultKind::misaligned_address, "shared offset " + std::to_string(offset) +
+                                                      " is not a multiple of " +
+                                                      std::to_string(alignment));
 }
 
 std::uint32_t SharedMemory::known(std::uint32_t thread, std::uint32_t who) const {

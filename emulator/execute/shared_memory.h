@@ -54,7 +54,13 @@ class SharedMemory {
   static constexpr std::uint32_t kMany = 1056, kStrong = 1057, kCopy = 1058;
   static constexpr std::uint32_t kLatest = (1u << (32 - kThreadBits)) - 1;
 
-  std::byte* place(std::uint64_t offset, std::uint32_t bytes, std::uint32_t alignment);
+  std::byte* place(std::uint64_t offset, std::uint32_t bytes, std::uint32_t alignment) {
+    if (offset > bytes_ || bytes > bytes_ - offset || (offset & (alignment - 1)) != 0) [[unlikely]]
+      refuse(offset, bytes, alignment);
+    return data_.data() + offset;
+  }
+  [[noreturn]] void refuse(std::uint64_t offset, std::uint32_t bytes,
+                           std::uint32_t alignment) const;
   Cell cell(std::uint32_t who) const { return time_ << kThreadBits | who; }
   /// Time from which on an access of `who` is not yet ordered before `thread`'s.
   std::uint32_t known(std::uint32_t thread, std::uint32_t who) const;

@@ -105,7 +105,7 @@ TEST(Faults, BarriersMustBeReachedByAll) {
       kernel(
           "setp.eq.u32 %p1, %r1, 3;\n@%p1 bra SKIP;\nbar.warp.sync 0xffffffff;\nSKIP: bar.sync 0;"),
       FaultKind::barrier_divergence);
-  run_fault(kernel("bar.sync 0, 48;"), FaultKind::illegal_instruction);
+  run_fault(kernel("mov.u32 %r2, 48; bar.sync 0, %r2;"), FaultKind::illegal_instruction);
   run_fault(kernel("bar.sync 0, 128;"), FaultKind::barrier_divergence);
   run_fault(kernel("mov.u32 %r2, 16; barrier.sync %r2;"), FaultKind::illegal_instruction);
   // Threads that have exited count as arrived; a warp may reach another barrier of the same number.

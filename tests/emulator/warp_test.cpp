@@ -183,7 +183,7 @@ TEST(Warp, Atomics) {
       zero + "atom.shared.add.f32 %f1, [tile], 0f3F000000;\n" + read,
       [](std::uint32_t) { return std::bit_cast<std::uint32_t>(32.0f); }, 64);
   expect(
-      zero + "atom.shared.add.noftz.f16x2 %r3, [tile], 0x3c003800;\n" + read,
+      zero + "mov.b32 %r4, 0x3c003800; atom.shared.add.noftz.f16x2 %r3, [tile], %r4;\n" + read,
       [](std::uint32_t) { return 0x54005000u; }, 64);
   expect(
       zero +
