@@ -96,6 +96,10 @@ void LoadedModule::find_functions(const DeviceModule& device) {
         context_->check(context_->api().FuncSetAttribute(function, kFunctionMaxDynamicSharedBytes,
                                                          static_cast<int>(grid.shared_bytes)),
                         "cuFuncSetAttribute", where);
+      // Else the driver may load it at its first launch, which can wait for the whole device: in
+      // the middle of a collective a deadlock, in a capture an error.
+      if (context_->api().FuncLoad)
+        context_->check(context_->api().FuncLoad(function), "cuFuncLoad", where);
       kernel.functions.push_back(function);
     }
   }
