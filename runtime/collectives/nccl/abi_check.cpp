@@ -1,5 +1,6 @@
 // Compares our declarations of NCCL's API with the installed header, where there is one with the
-// toolkit's headers that it includes. Nothing here is compiled otherwise: riffle builds without NCCL.
+// toolkit's headers that it includes. Nothing here is compiled otherwise: riffle builds without
+// NCCL.
 #if __has_include(<nccl.h>) && __has_include(<cuda_runtime.h>)
 
 #include <nccl.h>

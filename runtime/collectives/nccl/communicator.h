@@ -22,7 +22,7 @@ namespace riffle::runtime {
 using NcclId = std::array<std::byte, 128>;
 
 struct NcclOptions {
-  /// libnccl to load; empty: RIFFLE_NCCL, then the emulator's for an emulated device, then the
+  /// libnccl to load; empty: for an emulated device the emulator's, else RIFFLE_NCCL, then the
   /// system's "libnccl.so.2".
   std::string library;
   /// How long a group may take, from when its stream comes to it (so compute before it does not
@@ -39,7 +39,7 @@ struct NcclOptions {
 /// How the communicator reaches the device that its ranks compute on.
 struct NcclDevice {
   Device* device = nullptr;  ///< for events, and for the memory of barriers
-  std::string library;       ///< the libnccl that belongs to it; empty: the system's
+  std::string library;       ///< the libnccl that belongs to it; empty: any
   /// Calls with the device's context current on this thread.
   std::function<void(const std::function<void()>&)> with_context;
 };

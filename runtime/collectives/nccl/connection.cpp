@@ -1,6 +1,7 @@
 #include "runtime/collectives/nccl/connection.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -65,6 +66,7 @@ Connection::Connection(NcclDevice device, NcclOptions options,
       options_(std::move(options)),
       library_(std::move(library)),
       owned_(true),
+      process_(::getpid()),
       rank_(rank),
       size_(size) {
   UniqueId unique{};
@@ -99,6 +101,7 @@ Connection::Connection(NcclDevice device, NcclOptions options,
       options_(std::move(options)),
       library_(std::move(library)),
       owned_(false),
+      process_(::getpid()),
       comm_(comm) {
   const NcclApi& api = library_->api();
   if (const Result code = api.CommCount(comm, &size_); code != kSuccess)
@@ -108,6 +111,8 @@ Connection::Connection(NcclDevice device, NcclOptions options,
 }
 
 Connection::~Connection() { close(); }
+
+bool Connection::forked() const noexcept { return ::getpid() != process_; }
 
 std::string Connection::place() const { return fmt::format("nccl rank {} of {}", rank_, size_); }
 std::string Connection::place(const Group& group) const {
@@ -243,7 +248,7 @@ void Connection::throw_if_failed() const {
 CommHandle Connection::take_comm() noexcept { return comm_.exchange(nullptr); }
 
 void Connection::abort() noexcept {
-  if (!comm_) return;
+  if (!comm_ || forked()) return;
   // Not held on to: a thread may be stuck inside NCCL, and an abort is what gets it out.
   const std::unique_lock turn(turn_, kAbortPatience);
   const CommHandle comm = take_comm();
@@ -258,7 +263,7 @@ void Connection::abort() noexcept {
 
 void Connection::close() noexcept {
   if (failed()) return abort();
-  if (!owned_) {
+  if (!owned_ || forked()) {
     take_comm();
     return;
   }

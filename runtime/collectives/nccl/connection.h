@@ -58,6 +58,8 @@ class Connection {
 
   /// The first failure is kept; true if this is it. The abort is left to the caller.
   bool fail(const CommError& error) noexcept;
+  /// Is this a child of the process that made it? There nothing of NCCL or the watchdog works.
+  bool forked() const noexcept;
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   std::exception_ptr failure() const noexcept;
   void throw_if_failed() const;
@@ -82,6 +84,7 @@ class Connection {
   const NcclOptions options_;
   const std::shared_ptr<const Library> library_;
   const bool owned_;
+  const int process_;
   int rank_ = 0, size_ = 1;
 
   mutable std::timed_mutex turn_;

@@ -2,7 +2,6 @@
 
 #include "runtime/collectives/nccl/communicator.h"
 #include "runtime/cuda/device.h"
-#include "support/env.h"
 
 namespace riffle::runtime {
 
@@ -14,8 +13,8 @@ NcclDevice nccl_device(Device& device) {
   NcclDevice access;
   access.device = &device;
   const CudaFacts& facts = cuda_facts(device);
-  // NCCL of the hardware cannot work on the emulator's pointers.
-  if (facts.emulated && !environment("RIFFLE_NCCL"))
+  // Whatever RIFFLE_NCCL says: NCCL of the hardware cannot work on the emulator's pointers.
+  if (facts.emulated)
     access.library = (std::filesystem::path(facts.library).parent_path() / "libnccl.so.2").string();
   access.with_context = [&device](const std::function<void()>& call) {
     cuda_with_context(device, call);

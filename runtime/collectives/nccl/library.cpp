@@ -91,11 +91,13 @@ void Library::resolve() {
          .hint = "reinstall NCCL; RIFFLE_NCCL names another libnccl.so.2"});
   };
   constexpr bool REQUIRED = true, OPTIONAL = false;
+  // NOLINTBEGIN(bugprone-macro-parentheses): a member
 #define NCCL_FUNCTION(kind, version, Type, Name, parameters)                            \
   if (version_ >= (version))                                                            \
     api_.Name = reinterpret_cast<decltype(api_.Name)>(::dlsym(library_, "nccl" #Name)); \
   if (kind && !api_.Name) missing("nccl" #Name, version);
 #include "runtime/collectives/nccl/nccl_api.def"
+  // NOLINTEND(bugprone-macro-parentheses)
 }
 
 }  // namespace riffle::runtime::nccl

@@ -14,6 +14,7 @@ namespace riffle::runtime::nccl {
 
 /// Members are null where the library lacks an optional function.
 struct NcclApi {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a declarator
 #define NCCL_FUNCTION(kind, version, Type, Name, parameters) Type(*Name) parameters = nullptr;
 #include "runtime/collectives/nccl/nccl_api.def"
 };

@@ -22,6 +22,10 @@ Watchdog::Watchdog(std::shared_ptr<Connection> connection) : connection_(std::mo
 }
 
 Watchdog::~Watchdog() {
+  if (connection_->forked()) {  // the thread is the parent's
+    thread_.detach();
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
