@@ -69,6 +69,7 @@ struct Runner {
       options.workers = d.settings.workers;
       options.seed = d.settings.seed * 0x9e3779b97f4a7c15 + operation.number;
       options.check_shared_races = d.settings.check_shared_races;
+      options.independent_threads = d.settings.independent_threads;
       options.instruction_limit = d.settings.instruction_limit;
       ++d.launches_seen;
       injected = d.settings.fail_launch.nth != 0 && d.launches_seen == d.settings.fail_launch.nth;

@@ -29,6 +29,7 @@ struct Settings {
   int delay_us = 1000;
   bool peer_access = true;
   bool check_shared_races = true;
+  bool independent_threads = false;
   std::uint64_t instruction_limit = 0;
   std::uint64_t fail_allocation = 0;
   Injection fail_launch{.nth = 0};  ///< function unused; nth = 0: none

@@ -89,7 +89,7 @@ void scatter(Warp& w, Row d, u32 mask, const std::byte* const* pointers, u32 off
     const int l = std::countr_zero(m);
     Element e;
     std::memcpy(&e, pointers[l] + offset, sizeof e);
-    out[l] = static_cast<Register>(e);
+    out[l] = static_cast<Register>(static_cast<std::int64_t>(e));  // sign-extends signed types
   }
 }
 template <class Element>
