@@ -55,9 +55,15 @@ Generated generate(const KernelProgram& program, const NvptxTarget& target,
   try {
     return generate(program, program.kernels, target, prefix, prefix);
   } catch (const CompileError&) {
-    for (const KernelSpec& spec : program.kernels)
-      generate(program, {&spec, 1}, target, prefix,
-               fmt::format("kernel {} (%{})", spec.name, fmt::join(spec.origin, ", %")));
+    for (const KernelSpec& spec : program.kernels) try {
+        generate(program, {&spec, 1}, target, prefix, prefix);
+      } catch (const CompileError& error) {
+        throw CompileError(
+            {.what = std::string(error.message()),
+             .where = fmt::format("kernel {} (%{})", spec.name, fmt::join(spec.origin, ", %")),
+             .hint = std::string(error.hint()),
+             .foreign = std::string(error.foreign())});
+      }
     throw;
   }
 }

@@ -3,7 +3,8 @@
 // Dimensions that every access walks as one are merged. The dimension along which most accesses are
 // contiguous becomes vector lanes, so that neighbouring threads move neighbouring 16-byte pieces.
 // Up to kStridedBlocks blocks each thread has one vector; beyond, threads stride over the grid and
-// share the set-up of their addresses among several.
+// share the set-up of their addresses among several. Loads that are contiguous along another
+// dimension go by way of transpose.cpp.
 #include <algorithm>
 
 #include "codegen/emit/loops.h"
@@ -34,6 +35,8 @@ void emit_device_loop(DeviceKernelWriter& kernel, const LoopBody& original) {
     const std::vector<Expr>* exprs = &body.exprs;
     const std::vector<Store>* stores = &body.stores;
     const std::int32_t lane_dim = best_lane_dim(body.space, 0, {&exprs, 1}, {&stores, 1});
+    const TurnedLoads turned = turned_loads(body, lane_dim);
+    if (!turned.exprs.empty()) return emit_transposing_loop(c, body, lane_dim, turned);
     const std::int64_t columns = lane_dim < 0 ? 1 : body.space[static_cast<std::size_t>(lane_dim)];
     const std::int64_t rows = points / columns;
     int width = access_width(c, {&exprs, 1}, {&stores, 1}, lane_dim, columns, rows > 1);

@@ -98,8 +98,7 @@ class Emitter {
   }
 
   llvm::Type* raw_type(const TileLoad& load) const {
-    return with_width(c_.load_type(load.dtype),
-                      static_cast<int>(load.width));
+    return with_width(c_.load_type(load.dtype), static_cast<int>(load.width));
   }
 
   /// This thread's part of the tile that starts at step `k`, in memory form.

@@ -144,6 +144,11 @@ llvm::Value* NvptxContext::shuffle_xor(llvm::Value* value, int bits, llvm::Value
   return ir.CreateBitCast(word, type);
 }
 
+llvm::Value* NvptxContext::ballot(llvm::Value* condition) const {
+  return ir.CreateIntrinsic(llvm::Intrinsic::nvvm_vote_ballot_sync, {},
+                            {ir.getInt32(0xffffffff), condition});
+}
+
 void NvptxContext::keep_threads(llvm::Value* condition) const {
   llvm::LLVMContext& context = module.getContext();
   auto* work = llvm::BasicBlock::Create(context, "work", function);

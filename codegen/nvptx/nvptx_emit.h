@@ -25,6 +25,8 @@ struct NvptxContext : EmitContext {
   /// The value of the lane whose number differs in the bits of `bits`; any register type of
   /// scalar_llvm.h, scalar or vector. `members`: an i32 mask of the lanes that take part.
   llvm::Value* shuffle_xor(llvm::Value* value, int bits, llvm::Value* members) const;
+  /// An i32: bit n is lane n's condition. All lanes of the warp take part.
+  llvm::Value* ballot(llvm::Value* condition) const;
   /// Ends threads where the condition is false; code goes on in the others.
   void keep_threads(llvm::Value* condition) const;
 };
@@ -74,6 +76,15 @@ void emit_device_loop(DeviceKernelWriter& kernel, const LoopBody& body);
 void emit_device_row(DeviceKernelWriter& kernel, const RowBody& body);
 void emit_device_matmul(DeviceKernelWriter& kernel, const MatmulBody& body);
 void emit_device_scatter(DeviceKernelWriter& kernel, const ScatterBody& body);
+
+/// Loads that are contiguous along another dimension than the stores (transpose.cpp).
+struct TurnedLoads {
+  std::int32_t across = -1;  ///< that dimension
+  std::vector<std::size_t> exprs;
+};
+TurnedLoads turned_loads(const LoopBody& body, std::int32_t lane_dim);
+GridShape emit_transposing_loop(NvptxContext& context, const LoopBody& body, std::int32_t lane_dim,
+                                const TurnedLoads& turned);
 
 inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 

@@ -11,8 +11,6 @@
 //   blocks     rows or columns that are long and few: row_block.cpp.
 //
 // Start reading at emit_device_row.
-#include <llvm/IR/IntrinsicsNVPTX.h>
-
 #include <algorithm>
 #include <map>
 
@@ -74,8 +72,7 @@ class RowEmitter {
     if (rows_ % per_block != 0) {
       llvm::Value* active = ir_.CreateICmpSLT(row, c_.index(rows_));
       if (rows_ % (32 / team_) != 0)  // a warp may lose some of its threads
-        members_ =
-            ir_.CreateIntrinsic(llvm::Intrinsic::nvvm_vote_ballot_sync, {}, {members_, active});
+        members_ = c_.ballot(active);
       c_.keep_threads(active);
     }
     const Lanes lanes = at_row(unravel(c_, row, body_.outer));

@@ -10,8 +10,6 @@
 // Two buffers: while sweep n is folded, sweep n + 1 is loaded and evaluated; one barrier a sweep.
 // A reduction's chains are as sequential as its order says; what a block adds is memory traffic in
 // flight. Start reading at BlockEmitter::emit.
-#include <llvm/IR/IntrinsicsNVPTX.h>
-
 #include <algorithm>
 #include <map>
 

@@ -2,8 +2,11 @@
 //
 // Points of the space that differ in a dimension with a stride of its own ("parallel") write
 // different elements; those that differ only in the others ("serial", the scattered dimension) may
-// meet and are taken in row-major order. Two ways:
+// meet and are taken in row-major order. Three ways:
 //
+//   warps    where the index is the same for all parallel points (an embedding's gradient): a warp
+//            for every index and up to 32 vectors of columns walks over all positions, 32 at once;
+//            a ballot says which are its own, and those are added in order, in registers.
 //   search   a thread for every vector of out walks over all serial positions and adds those whose
 //            index is its own, in registers: one grid, out is written once. The work grows with
 //            elements × positions, but it is a load and a comparison that a warp shares.
@@ -24,9 +27,10 @@ namespace {
 constexpr std::int64_t kThreads = 128;
 /// Serial positions whose indices a thread has in flight.
 constexpr std::int64_t kInFlight = 4;
-/// Nanoseconds: a step that waits for memory; one whose loads are in flight; one comparison of one
-/// element, over the whole GPU.
-constexpr double kWait = 600, kPipelined = 60, kCompare = 2e-4;
+/// Nanoseconds: a step that waits for memory; one whose loads are in flight; one element compared
+/// by a thread, and by a lane of a warp that compares for all its columns, over the whole GPU.
+constexpr double kWait = 600, kPipelined = 60, kCompare = 2e-4, kCompareWarp = 1e-5;
+constexpr std::int64_t kWarp = 32, kBallots = 4;
 /// Threads that run at once on a mid-sized GPU.
 constexpr double kResident = 1 << 17;
 
@@ -50,6 +54,28 @@ Division divide(const ScatterBody& body) {
     }
   }
   return d;
+}
+
+bool varies_along(const ScatterBody& body, const std::vector<bool>& needed, std::size_t dimension) {
+  for (std::size_t e = 0; e < body.exprs.size(); ++e) {
+    const Expr& expr = body.exprs[e];
+    if (!needed[e]) continue;
+    if (!expr.address.strides.empty() && expr.address.strides[dimension] != 0) return true;
+    for (const Guard& guard : expr.guards)
+      if (guard.value.strides[dimension] != 0) return true;
+  }
+  return false;
+}
+
+/// out is a matrix of rows that an index picks, the same for all columns.
+bool picks_rows(const ScatterBody& body, const Division& division) {
+  if (division.parallel.size() != 1 || division.serial_points < kWarp) return false;
+  const std::size_t d = division.parallel[0];
+  const ExprId index[] = {body.index};
+  return body.address.strides[d] == 1 && body.address.offset == 0 &&
+         body.index_stride == body.space[d] &&
+         element_count(body.out_shape) == body.index_stride * body.index_size &&
+         !varies_along(body, dependencies(body.exprs, index), d);
 }
 
 class Emitter {
@@ -129,6 +155,67 @@ class Emitter {
     return shape;
   }
 
+  GridShape search_by_warps() {
+    choose_width(element_count(body_.out_shape));
+    const std::int64_t vectors = body_.index_stride / width_;  // of columns
+    const std::int64_t across = divide_up(vectors, kWarp);     // warps beside each other
+    const std::int64_t warps = body_.index_size * across, per_block = kThreads / kWarp;
+    const GridShape shape{.blocks = {divide_up(warps, per_block), 1, 1}, .threads = kThreads};
+    llvm::Value* thread = c_.thread(kThreads);
+    llvm::Value* lane = ir_.CreateURem(thread, c_.index(kWarp));
+    llvm::Value* warp =
+        ir_.CreateNSWAdd(ir_.CreateNSWMul(c_.block(shape.blocks[0]), c_.index(per_block)),
+                         ir_.CreateUDiv(thread, c_.index(kWarp)));
+    if (warps % per_block != 0) c_.keep_threads(ir_.CreateICmpSLT(warp, c_.index(warps)));
+    llvm::Value* row = ir_.CreateUDiv(warp, c_.index(across));
+    llvm::Value* part = ir_.CreateURem(warp, c_.index(across));
+    llvm::Value* vector = ir_.CreateNSWAdd(ir_.CreateNSWMul(part, c_.index(kWarp)), lane);
+    // Lanes without a vector help with the ballots.
+    llvm::Value* has_vector =
+        vectors % kWarp == 0 ? ir_.getTrue() : ir_.CreateICmpSLT(vector, c_.index(vectors));
+    parallel_ = {ir_.CreateNSWMul(vector, c_.index(width_))};
+    own_index_ = ir_.CreateZExt(row, ir_.getInt64Ty());
+    llvm::Value* element =
+        ir_.CreateNSWAdd(ir_.CreateNSWMul(row, c_.index(body_.index_stride)), parallel_[0]);
+    llvm::Value* reports = ir_.CreateICmpEQ(warp, c_.index(0));
+
+    LlvmScalarBuilder builder(ir_, width_);
+    llvm::Value* sum = LlvmScalarBuilder::unwrap(builder.constant(dtype_, 0));
+    if (body_.base >= 0)
+      sum = joined(sum, has_vector, [&] {
+        return LlvmScalarBuilder::unwrap(builder.from_memory(load(body_.base, element), dtype_));
+      });
+    const std::int64_t positions = division_.serial_points;
+    sum = emit_for(c_, c_.index(0), c_.index(positions), kBallots * kWarp, {sum},
+                   [&](llvm::Value* start, std::span<llvm::Value* const> old) -> Values {
+                     // All ballots first: their loads are in flight together.
+                     Values matches, firsts;
+                     for (std::int64_t b = 0; b < kBallots; ++b) {
+                       llvm::Value* first = ir_.CreateNSWAdd(start, c_.index(b * kWarp));
+                       llvm::Value* position = ir_.CreateNSWAdd(first, lane);
+                       llvm::Value* inside = positions % (kBallots * kWarp) == 0
+                                                 ? ir_.getTrue()
+                                                 : ir_.CreateICmpSLT(position, c_.index(positions));
+                       position = ir_.CreateSelect(inside, position, c_.index(0));
+                       llvm::Value* index =
+                           index_of(emit_exprs(c_, body_.exprs, lanes_at(position, 1), {},
+                                               {.known = {}, .wanted = index_needs_}));
+                       report_bad(index, ir_.CreateAnd(reports, inside));
+                       firsts.push_back(first);
+                       matches.push_back(
+                           c_.ballot(ir_.CreateAnd(inside, ir_.CreateICmpEQ(index, own_index_))));
+                     }
+                     llvm::Value* so_far = old[0];
+                     for (std::size_t b = 0; b < matches.size(); ++b)
+                       so_far = add_matches(so_far, firsts[b], matches[b], has_vector);
+                     return {so_far};
+                   })[0];
+    emit_if(c_, has_vector,
+            [&] { store(element, builder.to_memory(LlvmScalarBuilder::wrap(sum, dtype_))); });
+    ir_.CreateRetVoid();
+    return shape;
+  }
+
   GridShape walk() {
     const std::int64_t items = division_.parallel_points;
     const GridShape shape{.blocks = {divide_up(items, kThreads), 1, 1}, .threads = kThreads};
@@ -172,23 +259,12 @@ class Emitter {
     return item;
   }
 
-  bool index_varies_along(std::size_t dimension) const {
-    for (std::size_t e = 0; e < body_.exprs.size(); ++e) {
-      const Expr& expr = body_.exprs[e];
-      if (!index_needs_[e]) continue;
-      if (!expr.address.strides.empty() && expr.address.strides[dimension] != 0) return true;
-      for (const Guard& guard : expr.guards)
-        if (guard.value.strides[dimension] != 0) return true;
-    }
-    return false;
-  }
-
   /// Vectors along a parallel dimension that covers out's innermost one, when the index is the same
   /// all along it.
   void choose_width(std::int64_t elements) {
     for (std::size_t d : division_.parallel) {
       if (body_.address.strides[d] != 1 || body_.out_shape.back() != body_.space[d] ||
-          body_.address.offset != 0 || index_varies_along(d))
+          body_.address.offset != 0 || varies_along(body_, index_needs_, d))
         continue;
       const std::vector<Expr>* exprs = &body_.exprs;
       const std::vector<Store> written = {{body_.out, body_.address, body_.source}};
@@ -274,6 +350,53 @@ class Emitter {
         builder.add(LlvmScalarBuilder::wrap(sum, dtype_), LlvmScalarBuilder::wrap(source, dtype_)));
   }
 
+  /// condition ? body() : otherwise
+  llvm::Value* joined(llvm::Value* otherwise, llvm::Value* condition,
+                      const std::function<llvm::Value*()>& body) {
+    llvm::BasicBlock* from = ir_.GetInsertBlock();
+    llvm::Value* value = nullptr;
+    llvm::BasicBlock* to = nullptr;
+    emit_if(c_, condition, [&] {
+      value = body();
+      to = ir_.GetInsertBlock();
+    });
+    llvm::PHINode* result = ir_.CreatePHI(otherwise->getType(), 2);
+    result->addIncoming(otherwise, from);
+    result->addIncoming(value, to);
+    return result;
+  }
+
+  /// Adds the positions first + n, n a set bit of `matches`, in increasing n.
+  llvm::Value* add_matches(llvm::Value* sum, llvm::Value* first, llvm::Value* matches,
+                           llvm::Value* has_vector) {
+    llvm::LLVMContext& context = c_.module.getContext();
+    auto* head = llvm::BasicBlock::Create(context, "matches", c_.function);
+    auto* inside = llvm::BasicBlock::Create(context, "match", c_.function);
+    auto* after = llvm::BasicBlock::Create(context, "matched", c_.function);
+    llvm::BasicBlock* before = ir_.GetInsertBlock();
+    ir_.CreateBr(head);
+    ir_.SetInsertPoint(head);
+    llvm::PHINode* left = ir_.CreatePHI(ir_.getInt32Ty(), 2);
+    llvm::PHINode* so_far = ir_.CreatePHI(sum->getType(), 2);
+    left->addIncoming(matches, before);
+    so_far->addIncoming(sum, before);
+    ir_.CreateCondBr(ir_.CreateICmpNE(left, ir_.getInt32(0)), inside, after);
+
+    ir_.SetInsertPoint(inside);
+    llvm::Value* bit =
+        ir_.CreateBinaryIntrinsic(llvm::Intrinsic::cttz, left, /*zero is poison*/ ir_.getTrue());
+    const Lanes point =
+        lanes_at(ir_.CreateNSWAdd(first, ir_.CreateZExtOrTrunc(bit, c_.index_type)), width_);
+    llvm::Value* added = joined(
+        so_far, has_vector, [&] { return add(so_far, point, Values(body_.exprs.size()), width_); });
+    left->addIncoming(ir_.CreateAnd(left, ir_.CreateSub(left, ir_.getInt32(1))),
+                      ir_.GetInsertBlock());
+    so_far->addIncoming(added, ir_.GetInsertBlock());
+    ir_.CreateBr(head);
+    ir_.SetInsertPoint(after);
+    return so_far;
+  }
+
   llvm::Align align() const {
     return llvm::Align(
         static_cast<std::uint64_t>(std::min<std::int64_t>(size_of(dtype_) * width_, 16)));
@@ -330,9 +453,15 @@ void emit_device_scatter(DeviceKernelWriter& kernel, const ScatterBody& body) {
   if (nothing_to_add) return emit_device_loop(kernel, base_copy(body, dtype));
 
   const auto positions = static_cast<double>(division.serial_points);
-  const double search = positions * std::max(kPipelined, kCompare * static_cast<double>(elements));
+  const auto compared = positions * static_cast<double>(elements);
+  const double search = std::max(positions * kPipelined, compared * kCompare);
+  const double warps = std::max(positions * kPipelined / kWarp, compared * kCompareWarp);
   const double walk =
       positions * kWait * std::max(1.0, static_cast<double>(division.parallel_points) / kResident);
+  if (picks_rows(body, division) && warps <= std::min(search, walk)) {
+    kernel.grid([&](NvptxContext& c) { return Emitter(c, body, division).search_by_warps(); });
+    return;
+  }
   if (search <= walk) {
     kernel.grid([&](NvptxContext& c) { return Emitter(c, body, division).search(); });
     return;

@@ -12,6 +12,7 @@
 #include "ir/builder.h"
 #include "ir/passes.h"
 #include "riffle/error.h"
+#include "tests/support/golden.h"
 #include "tests/support/op_samples.h"
 
 namespace riffle::codegen {
@@ -100,6 +101,24 @@ TEST(NvptxLoop, MovesSixteenBytesAtOnce) {
   }
 }
 
+TEST(NvptxLoop, TransposesThroughSharedMemory) {
+  ir::Builder b("transpose");
+  const ir::Value x = b.append_source(ir::Op::input, {DType::f32, {512, 1024}}, "x");
+  const ir::Value y = b.append_source(ir::Op::input, {DType::f32, {1024, 512}}, "y");
+  const Inspected k = inspect(program_of(b, {b.append(ir::Op::add, {b.transpose_last_two(x), y})}));
+  EXPECT_EQ(k.mix.shared_other, 8);
+  EXPECT_EQ(k.mix.barriers, 1);
+}
+
+TEST(NvptxRow, FewLongRowsAreSharedByABlock) {
+  ir::Builder b("long");
+  const ir::Value x = b.append_source(ir::Op::input, {DType::f32, {16, 4096}}, "x");
+  const Inspected k = inspect(program_of(b, {b.append(ir::Op::softmax, {x})}));
+  EXPECT_EQ(k.mix.global_128, 8);  // 256 threads, 4 at once, in and out: read once
+  EXPECT_GT(k.mix.barriers, 2);
+  EXPECT_EQ(k.mix.shuffles, 2 * 5);
+}
+
 TEST(NvptxRow, SoftmaxIsOneKernelWithoutSecondReads) {
   ir::Builder b("softmax");
   const ir::Value x = b.append_source(ir::Op::input, {DType::f32, {4096, 512}}, "x");
@@ -107,6 +126,53 @@ TEST(NvptxRow, SoftmaxIsOneKernelWithoutSecondReads) {
   EXPECT_EQ(k.mix.global_128, 16);  // 512 elements, 16 threads, 4 at once, in and out
   EXPECT_EQ(k.mix.global_other, 0);
   EXPECT_EQ(k.mix.shuffles, 2 * 4 * 4);
+}
+
+TEST(NvptxScatter, AnEmbeddingsGradientIsSearchedByWarps) {
+  ir::Builder b("scatter");
+  const ir::Value base = b.append_source(ir::Op::input, {DType::f32, {5000, 512}}, "base");
+  ir::Value index = b.append_source(ir::Op::input, {DType::i64, {2048, 1}}, "index");
+  index = b.append(ir::Op::expand, {index}, {{"size", ir::Ints{2048, 512}}});
+  const ir::Value source = b.append_source(ir::Op::input, {DType::f32, {2048, 512}}, "source");
+  const KernelProgram program = program_of(
+      b, {b.append(ir::Op::scatter_add, {base, index, source}, {{"dim", std::int64_t{0}}})});
+  const std::string ptx = nvptx_text(program, nvptx_target(80, 0), "t_").ptx;
+  EXPECT_NE(ptx.find("vote.sync.ballot"), std::string::npos);
+  const Inspected k = inspect(program);
+  EXPECT_EQ(k.mix.global_128, 1 + 4 + 1);  // the base, a source for each ballot, the result
+}
+
+TEST(NvptxText, IsGolden) {
+  auto text = [](ir::Builder& b, ir::Value result) {
+    return nvptx_text(program_of(b, {result}), nvptx_target(80, 0), "t_").ptx;
+  };
+  ir::Builder add("add"), sum("sum");
+  const ir::Value x = add.append_source(ir::Op::input, {DType::f32, {1024, 256}}, "x");
+  test::expect_golden(text(add, add.append(ir::Op::add, {x, x})), "codegen/golden/nvptx_add.ptx");
+  const ir::Value y = sum.append_source(ir::Op::input, {DType::f32, {3, 100}}, "y");
+  test::expect_golden(text(sum, sum.sum(y, {1})), "codegen/golden/nvptx_sum.ptx");
+}
+
+TEST(NvptxCompile, AnErrorNamesKernelAndNode) {
+  KernelProgram program;
+  program.slots = {{{DType::boolean, {4, 4}}, "x"}, {{DType::boolean, {4, 4}}, "y"}};
+  KernelSpec kernel;
+  kernel.name = "k0_matmul";
+  kernel.origin = {"product"};
+  kernel.operands = {{0, Access::read}, {1, Access::write}};
+  MatmulBody body;
+  body.dtype = DType::boolean;
+  body.m = body.n = body.k = 4;
+  body.a = body.b = {.operand = 0, .batch_strides = {}, .row_stride = 4, .column_stride = 1};
+  kernel.body = body;
+  program.kernels = {kernel};
+  try {
+    nvptx_text(program, nvptx_target(80, 0), "t_");
+    FAIL() << "no error";
+  } catch (const CompileError& error) {
+    EXPECT_EQ(error.where(), "kernel k0_matmul (%product)");
+    EXPECT_NE(std::string(error.what()).find("booleans"), std::string::npos);
+  }
 }
 
 TEST(NvptxMatmul, LargeTilesFillRegistersWithoutSpilling) {

@@ -118,6 +118,9 @@ TEST(NvptxEquality, LoopsWithVectorsTailsAndRows) {
     ir::Builder b("loops");
     std::vector<ir::Value> results;
     int n = 0;
+    const ir::Value t = input(b, {dtype, {3, 70, 45}}, "t"),
+                    u = input(b, {dtype, {3, 45, 70}}, "u");
+    results.push_back(b.append(ir::Op::mul, {b.transpose_last_two(t), u}));
     for (const Shape& shape : {Shape{40000}, Shape{40001}, Shape{300, 128}, Shape{130, 257}}) {
       const ir::Value x = input(b, {dtype, shape}, fmt::format("x{}", n));
       const ir::Value y = input(b, {dtype, {shape.back()}}, fmt::format("y{}", n++));
@@ -211,6 +214,8 @@ TEST(NvptxEquality, ScattersBothWays) {
       results.push_back(b.append(ir::Op::scatter_add, {base, index, source}, {{"dim", dim}}));
     };
     scatter({20, 64}, {50, 64}, 0, true);
+    scatter({30, 300}, {200, 300}, 0, true);
+    scatter({9, 7}, {128, 7}, 0, true);
     scatter({20, 6}, {50, 6}, 0, false);
     scatter({7, 9}, {7, 4}, 1, false);
     scatter({5, 8}, {3, 6}, 0, false);
@@ -218,6 +223,75 @@ TEST(NvptxEquality, ScattersBothWays) {
     scatter({100}, {31}, 0, false);
     expect_equal(b.finish(results), 4);
     if (HasFatalFailure()) return;
+  }
+}
+
+TEST(NvptxEquality, AScatterIntoManyElementsIsWalked) {
+  ir::Builder b("walk");
+  const ir::Value base = input(b, {DType::bf16, {2, 2000000}}, "base");
+  const ir::Value index = input(b, {DType::i64, {2, 5}}, "index");
+  const ir::Value source = input(b, {DType::bf16, {2, 5}}, "source");
+  expect_equal(
+      b.finish({b.append(ir::Op::scatter_add, {base, index, source}, {{"dim", std::int64_t{1}}})}),
+      6);
+}
+
+TEST(NvptxEquality, ReportsTheIndexThatIsOutOfRange) {
+  for (const auto& [out, space] : {std::pair{Shape{4, 64}, Shape{40, 64}}, {{4, 3}, {6, 3}}}) {
+    ir::Builder b("bad");
+    const ir::Value base = input(b, {DType::f32, out}, "base");
+    ir::Value index = input(b, {DType::i64, {space[0], 1}}, "index");
+    index = b.append(ir::Op::expand, {index}, {{"size", ir::Ints(space.begin(), space.end())}});
+    const ir::Value source = input(b, {DType::f32, space}, "source");
+    const ir::Graph graph = ir::lower_to_primitives(b.finish(
+        {b.append(ir::Op::scatter_add, {base, index, source}, {{"dim", std::int64_t{0}}})}));
+    const KernelProgram program = build_kernels(graph);
+    std::vector<ir::Array> arrays = test::random_arrays(graph, 9);
+    std::ranges::fill(arrays[1].data, 2.0);
+    arrays[1].data[3] = 4;  // rows are 0 … 3
+    expect_equal(program, arrays);
+    Gpu gpu(program, nvptx_target(80, 0));
+    for (std::size_t k = 0; k < arrays.size(); ++k) {
+      std::vector<std::byte> bytes(static_cast<std::size_t>(arrays[k].type.bytes()));
+      ir::array_to_bytes(arrays[k], bytes);
+      gpu.upload(static_cast<std::size_t>(program.input_slots[k]), bytes);
+    }
+    gpu.run(0);
+    EXPECT_EQ(gpu.status().code, runtime::kIndexOutOfRange);
+    EXPECT_EQ(gpu.status().value, 4);
+    EXPECT_EQ(gpu.status().limit, 4);
+  }
+}
+
+TEST(NvptxEquality, IntegerMatmuls) {
+  for (DType dtype : {DType::i32, DType::i64}) {
+    KernelProgram program;
+    program.slots = {{{dtype, {20, 37}}, "a"}, {{dtype, {37, 18}}, "b"}, {{dtype, {20, 18}}, "c"}};
+    program.input_slots = {0, 1};
+    program.output_slots = {2};
+    MatmulBody body;
+    body.dtype = dtype;
+    body.m = 20, body.n = 18, body.k = 37;
+    body.a = {.operand = 0, .batch_strides = {}, .row_stride = 37, .column_stride = 1};
+    body.b = {.operand = 1, .batch_strides = {}, .row_stride = 18, .column_stride = 1};
+    Expr product;
+    product.kind = Expr::Kind::carried;
+    product.dtype = dtype;
+    product.carried = 0;
+    body.epilogue = {product};
+    body.stores = {{.operand = 2, .address = {0, {18, 1}}, .value = 0}};
+    KernelSpec kernel;
+    kernel.name = "k0_matmul";
+    kernel.operands = {{0, Access::read}, {1, Access::read}, {2, Access::write}};
+    kernel.body = body;
+    program.kernels = {kernel};
+    test::Random random(3);
+    std::vector<ir::Array> arrays;
+    for (std::size_t s = 0; s < 2; ++s) {
+      arrays.emplace_back(program.slots[s].type);
+      for (double& x : arrays.back().data) x = static_cast<double>(random.below(1 << 20) - 500000);
+    }
+    expect_equal(program, arrays);
   }
 }
 
