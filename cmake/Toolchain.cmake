@@ -22,6 +22,9 @@ add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initi
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options(-Wno-restrict)  # g++ 12 warns of its own std::string (GCC bug 105651)
 endif()
+if(RIFFLE_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)  # coverage, of everything that fuzzers reach
+endif()
 if(RIFFLE_SANITIZE)
   string(REPLACE ";" "," sanitizers "${RIFFLE_SANITIZE}")
   add_compile_options(-fsanitize=${sanitizers} -fno-omit-frame-pointer -fno-sanitize-recover=all)
