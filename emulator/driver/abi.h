@@ -93,7 +93,7 @@ using CUoccupancyB2DSize = std::size_t (*)(int block_size);
   ROW(CUDA_ERROR_UNKNOWN, 999, "unknown error")
 
 enum CUresult : int {
-#define EMULATOR_ROW(name, number, text) name = number,
+#define EMULATOR_ROW(name, number, text) name = (number),
   EMULATOR_RESULTS(EMULATOR_ROW)
 #undef EMULATOR_ROW
 };

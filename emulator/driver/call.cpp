@@ -42,10 +42,6 @@ abi::CUresult report_error(Driver& d, const char* name, const ApiError& error) n
 
 void Call::misuse(abi::CUresult code, const std::string& text) const { throw ApiError{code, text}; }
 
-void Call::require(const void* pointer, const char* what) const {
-  if (!pointer) misuse(abi::CUDA_ERROR_INVALID_VALUE, std::string(what) + " is null");
-}
-
 void Call::check(Needs needs) {
   if (in_host_function() && needs != Needs::nothing) {
     misuse(abi::CUDA_ERROR_NOT_PERMITTED, "called from a host function of a stream");

@@ -32,7 +32,10 @@ struct Call {
   void check(Needs needs);
   [[noreturn]] void misuse(abi::CUresult code, const std::string& text) const;
   /// For arguments that must not be null.
-  void require(const void* pointer, const char* what) const;
+  template <class T>
+  void require(T* pointer, const char* what) const {
+    if (pointer == nullptr) misuse(abi::CUDA_ERROR_INVALID_VALUE, std::string(what) + " is null");
+  }
 
   /// The current context. Throws where there is none, it was destroyed, or it has failed.
   std::shared_ptr<Context> context() const;

@@ -12,18 +12,17 @@ thread_local abi::CUstreamCaptureMode t_mode = abi::CU_STREAM_CAPTURE_MODE_GLOBA
 
 std::string describe(const KernelWork& work) { return "kernel " + kernel_name(work); }
 
-/// Ends a capture: its streams run again.
-void release(Driver& d, Capture& capture) {
-  for (const auto& weak : capture.streams) {
+}  // namespace
+
+void end_capture(Driver& d, const std::shared_ptr<Capture>& capture) {
+  for (const auto& weak : capture->streams) {
     if (const auto stream = weak.lock()) {
       stream->capture.reset();
       stream->captured.clear();
     }
   }
-  std::erase_if(d.captures, [&](const auto& other) { return other.get() == &capture; });
+  std::erase(d.captures, capture);
 }
-
-}  // namespace
 
 void Call::forbid_in_capture() {
   bool forbidden = false;
@@ -134,7 +133,7 @@ EMULATOR_EXPORT CUresult cuStreamEndCapture(CUstream handle, CUgraph* graph) {
         if (!joined.contains(node)) unjoined = other->name() + " after " + node->what;
       }
     }
-    release(c.d, *capture);
+    end_capture(c.d, capture);
     if (!capture->invalidated.empty()) {
       drop_graph(c.d, capture->graph);
       c.misuse(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,

@@ -82,6 +82,10 @@ void destroy_context(Call& c, const std::shared_ptr<Context>& context) {
   std::vector<abi::CUstream> streams;
   for (const auto& [handle, stream] : d.streams.all()) {
     if (!belongs(stream)) continue;
+    if (const auto capture = stream->capture) {
+      end_capture(d, capture);
+      drop_graph(d, capture->graph);
+    }
     streams.push_back(handle);
     d.components.give_back(stream->component);
   }

@@ -56,6 +56,9 @@ struct Capture {
   std::vector<std::weak_ptr<Stream>> streams;
 };
 
+/// Its streams run again. What was captured remains in its graph.
+void end_capture(Driver& d, const std::shared_ptr<Capture>& capture);
+
 abi::CUgraphNodeType type_of(const Work& work);
 Node* add_node(Driver& d, Graph& graph, std::shared_ptr<Context> context, Work work,
                std::string what, std::vector<Node*> after);

@@ -9,6 +9,7 @@ Node* add_node(Driver& d, Graph& graph, std::shared_ptr<Context> context, Work w
                std::string what, std::vector<Node*> after) {
   auto node = std::make_unique<Node>();
   // Numbers like those of Handles: never one twice, and none to dereference.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the interface carries it as a number
   node->handle = reinterpret_cast<abi::CUgraphNode>((std::uint64_t{0x18} << 36) + ++d.last_id * 16);
   node->graph = &graph;
   node->context = std::move(context);

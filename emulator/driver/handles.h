@@ -16,6 +16,7 @@ class Handles {
 
   Handle add(std::shared_ptr<Object> object) {
     next_ += 16;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the interface carries it as a number
     const Handle handle = reinterpret_cast<Handle>(next_);
     objects_.emplace(handle, std::move(object));
     return handle;

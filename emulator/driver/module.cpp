@@ -36,6 +36,7 @@ struct Logs {
       std::memcpy(buffer[which], text.data(), written);
       buffer[which][written] = '\0';
     }
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the interface carries it as a number
     if (size_place[which]) *size_place[which] = reinterpret_cast<void*>(written);
   }
 };

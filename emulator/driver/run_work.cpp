@@ -103,6 +103,7 @@ struct Runner {
 
   void operator()(CopyWork& work) {
     std::shared_ptr<Allocation> to, from;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the interface carries it as a number
     const std::byte* source = reinterpret_cast<const std::byte*>(work.from);
     const std::uint8_t* source_shadow = nullptr;
     if (work.staged) {
@@ -112,6 +113,7 @@ struct Runner {
       source = from->data + (work.from - from->begin);
       source_shadow = from->shadow + (work.from - from->begin);
     }
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the interface carries it as a number
     std::byte* target = reinterpret_cast<std::byte*>(work.to);
     std::uint8_t* target_shadow = nullptr;
     if (work.to_place != Place::pageable) {

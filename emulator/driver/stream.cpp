@@ -47,7 +47,13 @@ EMULATOR_EXPORT CUresult cuStreamDestroy_v2(CUstream handle) {
       c.misuse(CUDA_ERROR_INVALID_HANDLE, "a default stream cannot be destroyed");
     }
     const auto stream = c.find(c.d.streams, handle);
-    if (stream->capture) stream->capture->invalidated = "a captured stream was destroyed";
+    if (const auto capture = stream->capture) {
+      capture->invalidated = "a captured stream was destroyed";
+      if (capture->origin.lock() == stream) {  // nobody can end it any more
+        end_capture(c.d, capture);
+        drop_graph(c.d, capture->graph);
+      }
+    }
     c.d.streams.erase(handle);
     c.d.components.give_back(stream->component);
     // Its work still runs, and whoever waits for the context waits for it.

@@ -52,10 +52,11 @@ LaunchMemory::Page& LaunchMemory::page_of(std::uint64_t number,
     page->number = number;
     page->begin = a.begin > first ? a.begin - first : 0;
     page->end = std::min(a.end() - first, kPageBytes);
-    page->data =
-        reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(a.data) + (first - a.begin));
-    page->shadow = reinterpret_cast<std::uint8_t*>(reinterpret_cast<std::uintptr_t>(a.shadow) +
-                                                   (first - a.begin));
+    // Before the beginning where the allocation begins inside the page: only offsets from `begin`
+    // on are used.
+    const auto shift = static_cast<std::ptrdiff_t>(first - a.begin);
+    page->data = a.data + shift;
+    page->shadow = a.shadow + shift;
     page->bits = std::make_unique<std::uint64_t[]>(2 * kWords);
     page->reads = page->bits.get();
     page->writes = page->bits.get() + kWords;

@@ -156,6 +156,13 @@ TEST_F(GraphTest, TheLegacyStreamMayNotJoinACaptureOfABlockingStream) {
   EXPECT_TRUE(reported({"legacy default stream would wait"}));
 }
 
+TEST_F(GraphTest, DestroyingTheStreamOfACaptureEndsIt) {
+  const CUstream s = stream();
+  EXPECT_CU(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  EXPECT_CU(cuStreamDestroy_v2(s));
+  EXPECT_CU(cuCtxSynchronize()) << "nothing is being captured";
+}
+
 TEST_F(GraphTest, ExternalEventsLinkGraphsAndStreams) {
   const CUdeviceptr a = allocate(), b = allocate();
   const CUstream s = stream(), other = stream();
