@@ -137,6 +137,18 @@ bool is_device_intrinsic(llvm::Intrinsic::ID id) {
     case Intrinsic::nvvm_shfl_sync_bfly_i32:
     case Intrinsic::nvvm_shfl_sync_idx_i32:
     case Intrinsic::nvvm_vote_ballot_sync:
+    case Intrinsic::nvvm_cp_async_cg_shared_global_16:
+    case Intrinsic::nvvm_cp_async_cg_shared_global_16_s:
+    case Intrinsic::nvvm_cp_async_ca_shared_global_8:
+    case Intrinsic::nvvm_cp_async_ca_shared_global_8_s:
+    case Intrinsic::nvvm_cp_async_ca_shared_global_4:
+    case Intrinsic::nvvm_cp_async_ca_shared_global_4_s:
+    case Intrinsic::nvvm_cp_async_commit_group:
+    case Intrinsic::nvvm_cp_async_wait_group:
+    case Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_b16:
+    case Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_trans_b16:
+    case Intrinsic::nvvm_mma_m16n8k16_row_col_bf16:
+    case Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32:
       return true;
     default:
       return false;

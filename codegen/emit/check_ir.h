@@ -12,7 +12,8 @@ namespace riffle::codegen {
 
 enum class IrRules : std::uint8_t {
   kernels,         ///< of a CPU
-  device_kernels,  ///< of a GPU: also its special registers, barriers, shuffles, compare-and-swap
+  device_kernels,  ///< of a GPU: also its special registers, barriers, shuffles, compare-and-swap,
+                   ///< asynchronous copies, matrix fragments and their products
   launches,        ///< of a CPU; calls through pointers
   any,             ///< unchecked: for tests of what LLVM itself rejects
 };

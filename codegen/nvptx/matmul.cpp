@@ -9,11 +9,13 @@
 //   epilogue straight from the registers, vectors along the dimension in which the result lies side
 //            by side.
 //
-// Start reading at Emitter::emit; matmul_tiles.h says what the words mean.
+// Start reading at Emitter::emit; matmul_tiles.h says what the words mean. Where tensor cores do
+// the work instead: matmul_mma.h.
 #include <algorithm>
 
 #include "codegen/emit/loops.h"
 #include "codegen/emit/scalar_llvm.h"
+#include "codegen/nvptx/matmul_mma.h"
 #include "codegen/nvptx/matmul_tiles.h"
 #include "codegen/nvptx/nvptx_emit.h"
 
@@ -324,13 +326,10 @@ class Emitter {
 
 void emit_device_matmul(DeviceKernelWriter& kernel, const MatmulBody& body) {
   if (element_count(body.batch) == 0 || body.m == 0 || body.n == 0) return;
+  const DType a = kernel.operand_dtype(body.a.operand), b = kernel.operand_dtype(body.b.operand);
+  if (suits_mma(body, a, b, kernel.target().sm)) return emit_device_mma(kernel, body);
   kernel.grid([&](NvptxContext& c) {
-    const DeviceMatmulPlan plan = plan_device_matmul(body, c.operand_dtype(body.a.operand),
-                                                     c.operand_dtype(body.b.operand), c.target.sm);
-    switch (plan.strategy) {
-      case MatmulStrategy::fma:
-        break;
-    }
+    const DeviceMatmulPlan plan = plan_device_matmul(body, a, b, c.target.sm);
     return Emitter(c, body, plan).emit();
   });
 }

@@ -9,10 +9,6 @@
 
 namespace riffle::codegen {
 
-enum class MatmulStrategy : std::uint8_t {
-  fma,  ///< register tiles of multiply-adds: every dtype, the CPU's bits (matmul.cpp)
-};
-
 /// A block of threads computes bm × bn elements, bk steps of k at a time; a thread tm × tn of them.
 struct MatmulTile {
   std::int64_t bm = 0, bn = 0, bk = 0, tm = 0, tn = 0;
@@ -34,7 +30,6 @@ struct TileLoad {
 };
 
 struct DeviceMatmulPlan {
-  MatmulStrategy strategy = MatmulStrategy::fma;
   DType accumulator = DType::f32;
   MatmulTile tile;
   TileLoad a, b;

@@ -60,6 +60,9 @@ class DeviceKernelWriter {
   /// Grids run one after the other.
   void grid(const std::function<GridShape(NvptxContext&)>& body);
   DType operand_dtype(std::int32_t operand) const;
+  const NvptxTarget& target() const { return target_; }
+  /// Device memory that the grids of one launch share; uninitialised.
+  void need_scratch(std::int64_t bytes) { code_.scratch_bytes = bytes; }
   DeviceCode finish() { return std::move(code_); }
 
  private:

@@ -172,8 +172,10 @@ std::vector<InstructionMix> count_instructions(std::string_view ptx) {
       if (after == std::string_view::npos) return;
       line.remove_prefix(line.find_first_not_of(" \t", after));
     }
-    if (line.find(';') == std::string_view::npos || line[0] == '.' || line[0] == '/' ||
-        line[0] == '{' || line[0] == '}' || line[0] == '$')
+    // LLVM writes the operands of an mma below it, a line each.
+    const bool ends = line.find(';') != std::string_view::npos || line.starts_with("mma.");
+    if (!ends || line[0] == '.' || line[0] == '/' || line[0] == '{' || line[0] == '}' ||
+        line[0] == '$')
       return;
     InstructionMix& mix = kernels.back();
     const std::string_view name = line.substr(0, line.find_first_of(" \t;"));
