@@ -7,29 +7,19 @@
 #include "host_run.h"
 #include "ir/builder.h"
 #include "ir/passes.h"
-#include "riffle/error.h"
+#include "refused.h"
 #include "tests/support/leaks.h"
 
 namespace riffle::codegen {
 namespace {
+
+using testing::refused;
 
 KernelProgram small_program() {
   ir::Builder b("small");
   const ir::Value x = b.append_source(ir::Op::input, {DType::f32, {8, 33}}, "x");
   return build_kernels(
       ir::lower_to_primitives(b.finish({b.append(ir::Op::softmax, {b.append(ir::Op::exp, {x})})})));
-}
-
-/// The message of the CompileError that `compile` must throw.
-template <class Compile>
-std::string refused(Compile compile) {
-  try {
-    compile();
-  } catch (const CompileError& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no CompileError";
-  return {};
 }
 
 void expect_compiles() {

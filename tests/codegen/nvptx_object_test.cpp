@@ -8,10 +8,12 @@
 #include "ir/builder.h"
 #include "ir/passes.h"
 #include "jit/compile_partition.h"
-#include "riffle/error.h"
+#include "refused.h"
 
 namespace riffle::codegen {
 namespace {
+
+using testing::refused;
 
 KernelProgram small_program() {
   ir::Builder b("small");
@@ -108,18 +110,6 @@ TEST(NvptxObject, HoldsTheTableAndLaunchesEveryGrid) {
   }
   EXPECT_GE(grids, 2);
   EXPECT_EQ(without, 1);  // the kernel on no elements
-}
-
-/// The message of the CompileError that `compile` must throw.
-template <class Compile>
-std::string refused(Compile compile) {
-  try {
-    compile();
-  } catch (const CompileError& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no CompileError";
-  return {};
 }
 
 TEST(NvptxObject, RefusesUnknownTargets) {

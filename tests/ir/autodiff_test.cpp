@@ -10,6 +10,7 @@
 #include "ir/hash.h"
 #include "ir/passes.h"
 #include "ir/text.h"
+#include "tests/support/graph_break.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/reference_runner.h"
 #include "tests/support/sanitizer.h"
@@ -18,28 +19,6 @@ namespace riffle::ir {
 namespace {
 
 Graph from(std::string_view text) { return parse(text, "test.rfl"); }
-
-const char* const kMlp = R"(graph @mlp {
-  %x           = input : f32[8, 32]
-  %y           = input : f32[8, 32]
-  %net1.weight = param : f32[32, 32]
-  %net1.bias   = param : f32[32]
-  %net2.weight = param : f32[32, 32]
-  %net2.bias   = param : f32[32]
-  %net3.weight = param : f32[32, 32]
-  %net3.bias   = param : f32[32]
-  %net4.weight = param : f32[32, 32]
-  %net4.bias   = param : f32[32]
-  %linear      = linear(%x, %net1.weight, %net1.bias)
-  %relu        = relu(%linear)
-  %linear_1    = linear(%relu, %net2.weight, %net2.bias)
-  %relu_1      = relu(%linear_1)
-  %linear_2    = linear(%relu_1, %net3.weight, %net3.bias)
-  %relu_2      = relu(%linear_2)
-  %linear_3    = linear(%relu_2, %net4.weight, %net4.bias)
-  %loss        = mse_loss(%linear_3, %y)
-  return %loss
-})";
 
 const char* const kClassifier = R"(graph @classifier {
   %x      = input : f32[6, 16]
@@ -238,7 +217,7 @@ void expect_gradients(const Graph& graph, std::uint64_t seed) {
 }
 
 TEST(Autodiff, GradientsOfTheModelsAreTheLimitsOfDifferences) {
-  for (const char* text : {kMlp, kClassifier, kTransformer}) {
+  for (const char* text : {test::kGraphBreak, kClassifier, kTransformer}) {
     const Graph graph = from(text);
     SCOPED_TRACE(graph.name);
     for (std::uint64_t seed : {1, 2}) expect_gradients(graph, seed);
@@ -248,7 +227,7 @@ TEST(Autodiff, GradientsOfTheModelsAreTheLimitsOfDifferences) {
 }
 
 TEST(Autodiff, ModelsAreTheSameAtEveryCut) {
-  for (const char* text : {kMlp, kClassifier, kTransformer}) {
+  for (const char* text : {test::kGraphBreak, kClassifier, kTransformer}) {
     const Graph graph = from(text);
     SCOPED_TRACE(graph.name);
     const Outcome whole = run(graph, *split_none());
@@ -285,7 +264,7 @@ TEST(Autodiff, RandomGraphsAreTheSameAtEveryCut) {
 }
 
 TEST(Autodiff, GradientsOfTheExperimentAreReadyInTheOrderOfItsHooks) {
-  const Graph graph = from(kMlp);
+  const Graph graph = from(test::kGraphBreak);
   const auto result = differentiate(split(graph, *split_by_nodes(3)));
   EXPECT_EQ(names(graph, result.gradient_parameters),
             "net4.bias net4.weight net3.bias net3.weight net2.bias net2.weight net1.bias "
@@ -299,7 +278,7 @@ std::size_t count(const Graph& graph, Op op) {
 }
 
 TEST(Residuals, OfAnMlpAreTheActivationsOnceEach) {
-  const Graph graph = from(kMlp);
+  const Graph graph = from(test::kGraphBreak);
   const auto result = differentiate(split(graph, *split_none()));
   const PartitionGradient& part = result.partitions[0];
   // Three activations and what the loss compares, 8 × 32 floats each; not what was before a relu.
@@ -309,7 +288,7 @@ TEST(Residuals, OfAnMlpAreTheActivationsOnceEach) {
 }
 
 TEST(Residuals, WhatAPartitionReadsIsReadAgain) {
-  const Graph graph = from(kMlp);
+  const Graph graph = from(test::kGraphBreak);
   const auto result = differentiate(split(graph, *split_by_nodes(3)));
   // {linear}: x is read again, and the only result is not needed.
   EXPECT_EQ(result.partitions[0].residual_bytes, 0);

@@ -5,6 +5,7 @@
 #include "ir/builder.h"
 #include "ir/passes.h"
 #include "tests/support/golden.h"
+#include "tests/support/graph_break.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/sanitizer.h"
 
@@ -13,29 +14,11 @@ namespace {
 
 Graph from(std::string_view text) { return parse(text, "test.rfl"); }
 
-// The graph of the 2022 experiment, small.
+/// test::kGraphBreak, returning these values.
 Graph experiment(std::string_view returned = "%loss") {
-  return from(std::string(R"(graph @graph_break {
-    %x           = input : f32[8, 32]
-    %y           = input : f32[8, 32]
-    %net1.weight = param : f32[32, 32]
-    %net1.bias   = param : f32[32]
-    %net2.weight = param : f32[32, 32]
-    %net2.bias   = param : f32[32]
-    %net3.weight = param : f32[32, 32]
-    %net3.bias   = param : f32[32]
-    %net4.weight = param : f32[32, 32]
-    %net4.bias   = param : f32[32]
-    %linear      = linear(%x, %net1.weight, %net1.bias)
-    %relu        = relu(%linear)
-    %linear_1    = linear(%relu, %net2.weight, %net2.bias)
-    %relu_1      = relu(%linear_1)
-    %linear_2    = linear(%relu_1, %net3.weight, %net3.bias)
-    %relu_2      = relu(%linear_2)
-    %linear_3    = linear(%relu_2, %net4.weight, %net4.bias)
-    %loss        = mse_loss(%linear_3, %y)
-    return )") +
-              std::string(returned) + "\n}\n");
+  std::string text = test::kGraphBreak;
+  const std::string_view end = "return %loss";
+  return from(text.replace(text.find(end), end.size(), "return " + std::string(returned)));
 }
 
 /// Names of the compute nodes of each shown partition: "linear|relu linear_1 relu_1|…".

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -10,6 +9,8 @@
 #include "ir/passes.h"
 #include "jit/compile_partition.h"
 #include "riffle/error.h"
+#include "tests/support/resident_memory.h"
+#include "tests/support/sanitizer.h"
 
 namespace riffle::jit {
 namespace {
@@ -30,28 +31,6 @@ ir::Graph tiny(std::int64_t width) {
   ir::Builder b("tiny");
   const ir::Value x = b.append_source(ir::Op::input, {DType::f32, {width}}, "x");
   return b.finish({b.add(x, x)});
-}
-
-// A sanitizer's quarantine and shadow grow on their own; then only the counts are looked at.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kInstrumented = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr bool kInstrumented = true;
-#else
-constexpr bool kInstrumented = false;
-#endif
-#else
-constexpr bool kInstrumented = false;
-#endif
-
-std::int64_t resident_kib() {
-  std::int64_t total = 0, resident = 0;
-  if (FILE* file = std::fopen("/proc/self/statm", "r")) {
-    if (std::fscanf(file, "%ld %ld", &total, &resident) != 2) resident = 0;
-    std::fclose(file);
-  }
-  return resident * (::sysconf(_SC_PAGESIZE) / 1024);
 }
 
 class CompilerTest : public testing::Test {
@@ -234,11 +213,11 @@ TEST_F(CompilerTest, CompileAndDropStaysFlatInMemory) {
     compiler.clear_memory();
   };
   for (int i = 0; i < 50; ++i) cycle(i);
-  const std::int64_t before = resident_kib();
-  for (int i = 50; i < (kInstrumented ? 80 : 550); ++i) cycle(i);
+  const std::int64_t before = test::resident_kib();
+  for (int i = 50; i < (test::kSanitized ? 80 : 550); ++i) cycle(i);
   // What LLVM interns for good and the allocator's caches; a module kept per cycle is 10 MiB more.
-  if (!kInstrumented) {
-    EXPECT_LT(resident_kib() - before, 4096);
+  if (!test::kSanitized) {
+    EXPECT_LT(test::resident_kib() - before, 4096);
   }
   EXPECT_EQ(compiler.live_modules(), 0u);
 }

@@ -1,11 +1,11 @@
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <thread>
 
 #include "jit/compile_partition.h"
 #include "riffle/error.h"
+#include "tests/support/resident_memory.h"
+#include "tests/support/sanitizer.h"
 
 namespace riffle::jit {
 namespace {
@@ -47,28 +47,6 @@ float run(const Linker::Linked& linked, const codegen::HostObject& object) {
   runtime::KernelStatus status;
   linked.functions.at(0)(operands, 0, object.entries.at(0).geometry.tasks, nullptr, &status);
   return out[7];
-}
-
-// A sanitizer's quarantine and shadow grow on their own; then only the counts are looked at.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kInstrumented = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr bool kInstrumented = true;
-#else
-constexpr bool kInstrumented = false;
-#endif
-#else
-constexpr bool kInstrumented = false;
-#endif
-
-std::int64_t resident_kib() {
-  std::int64_t total = 0, resident = 0;
-  if (FILE* file = std::fopen("/proc/self/statm", "r")) {
-    if (std::fscanf(file, "%ld %ld", &total, &resident) != 2) resident = 0;
-    std::fclose(file);
-  }
-  return resident * (::sysconf(_SC_PAGESIZE) / 1024);
 }
 
 TEST(Linker, CodeRunsAndOutlivesItsLinker) {
@@ -120,16 +98,16 @@ TEST(Linker, TenThousandCyclesStayFlatInMemory) {
   const codegen::HostObject object = doubling_object();
   Linker linker;
   for (int i = 0; i < 1000; ++i) linker.link(object, "cycle");
-  const std::int64_t before = resident_kib();
-  for (int i = 0; i < (kInstrumented ? 500 : 10000); ++i) {
+  const std::int64_t before = test::resident_kib();
+  for (int i = 0; i < (test::kSanitized ? 500 : 10000); ++i) {
     const Linker::Linked linked = linker.link(object, "cycle");
     if (i % 1000 == 0) {
       EXPECT_EQ(run(linked, object), 16);
     }
   }
   // A page kept per cycle would be 40 MiB; the allocator's own caches move by less than 4.
-  if (!kInstrumented) {
-    EXPECT_LT(resident_kib() - before, 4096);
+  if (!test::kSanitized) {
+    EXPECT_LT(test::resident_kib() - before, 4096);
   }
   EXPECT_EQ(linker.live_modules(), 0u);
 }
