@@ -1,18 +1,22 @@
-"""What README.md, CONTRIBUTING.md and docs/*.md name exists, and the README shows the example that CI runs."""
+"""What README.md, CONTRIBUTING.md, docs/*.md and the emulator's pages name exists, and the README shows the example
+that CI runs."""
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
+         *sorted((ROOT / "emulator").rglob("*.md"))]
 FOLDERS = sorted(p.name for p in ROOT.iterdir() if p.is_dir() and not p.name.startswith((".", "build")))
+SOURCES = "".join(p.read_text() for top in ("include", "support", "ir", "tests", "bench") for p in (ROOT / top).rglob("*")
+                  if p.suffix in (".cpp", ".h", ".py"))
 problems = []
 
 
-def exists(path):
-    """A path of the repository; * and … stand for anything."""
+def exists(page, path):
+    """A path of the repository or of the page's folder; * and … stand for anything."""
     pattern = path.replace("…", "*")
-    return any(ROOT.glob(pattern)) if "*" in pattern else (ROOT / pattern).exists()
+    return any(any(top.glob(pattern)) if "*" in pattern else (top / pattern).exists() for top in (ROOT, page.parent))
 
 
 def anchors(page):
@@ -34,9 +38,17 @@ def check_links(page, text):
 
 
 def check_paths(page, text):
-    for path in re.findall(rf"(?<![\w/.$>-])((?:{'|'.join(FOLDERS)})/[\w./*…+-]*)", text):
-        if not exists(path.rstrip(".")):
+    beside = [] if page.parent == ROOT else [p.name for p in page.parent.iterdir() if p.is_dir()]
+    for path in re.findall(rf"(?<![\w/.$>-])((?:{'|'.join(FOLDERS + beside)})/[\w./*…+-]*)", text):
+        if not exists(page, path.rstrip(".")):
             problems.append(f"{page.name}: there is no {path}")
+
+
+def check_variables(page, text):
+    """Environment variables and macros; the emulator puts its variables together from its settings' names."""
+    for name in re.findall(r"\bRIFFLE_[A-Z_]+[A-Z]\b", text):
+        if name not in SOURCES and not name.startswith("RIFFLE_EMULATOR_"):
+            problems.append(f"{page.name}: there is no {name}")
 
 
 def check_readme():
@@ -50,6 +62,7 @@ for page in PAGES:
     text = page.read_text()
     check_links(page, text)
     check_paths(page, text)
+    check_variables(page, text)
 check_readme()
 linked = {(p.parent / t.partition("#")[0]).resolve() for p in PAGES for t in re.findall(r"\]\(([^)\s]+)\)", p.read_text())}
 problems += [f"no page links to {p.name}" for p in PAGES if p.parent == ROOT / "docs" and p not in linked]
