@@ -151,6 +151,7 @@ void Decoder::statement(const ptx::Statement& s) {
 
 Decoder::Family Decoder::family(std::string_view opcode) {
   if (const Family f = arithmetic_family(opcode)) return f;
+  if (const Family f = logic_family(opcode)) return f;
   if (const Family f = memory_family(opcode)) return f;
   return control_family(opcode);
 }

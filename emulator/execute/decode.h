@@ -3,7 +3,8 @@
 // mnemonic and the line; so a module that loads has no instruction that cannot run.
 //
 // decode.cpp is the core; the families of instructions are in decode_arithmetic.cpp,
-// decode_memory.cpp and decode_control.cpp, each a table from opcode to member function.
+// decode_logic.cpp, decode_memory.cpp and decode_control.cpp, each a table from opcode to member
+// function.
 #pragma once
 
 #include <map>
@@ -74,6 +75,7 @@ class Decoder {
 
   static Family family(std::string_view opcode);
   static Family arithmetic_family(std::string_view opcode);
+  static Family logic_family(std::string_view opcode);
   static Family memory_family(std::string_view opcode);
   static Family control_family(std::string_view opcode);
 
@@ -125,27 +127,29 @@ class Decoder {
   void rem(Suffixes&);
   void min_max(Suffixes&);
   void neg_abs(Suffixes&);
-  void logic(Suffixes&);
-  void shift(Suffixes&);
-  void count_bits(Suffixes&);
   void sad(Suffixes&);
   void root(Suffixes&);
   void approximate(Suffixes&);
   void copysign(Suffixes&);
+  void dp4a(Suffixes&);
+  void cvt(Suffixes&);
+
+  // --- families: decode_logic.cpp
+  void logic(Suffixes&);
+  void shift(Suffixes&);
+  void count_bits(Suffixes&);
   void testp(Suffixes&);
   void bit_field(Suffixes&);
   void bfind(Suffixes&);
   void find_nth(Suffixes&);
   void lop3_prmt(Suffixes&);
   void funnel(Suffixes&);
-  void dp4a(Suffixes&);
+  void compare_into(Suffixes&, Row p, bool second, Row q, Compare compare, Type type, bool ftz,
+                    std::size_t first_source);
   void setp(Suffixes&);
   void set(Suffixes&);
   void selp(Suffixes&);
   void slct(Suffixes&);
-  void cvt(Suffixes&);
-  void compare_into(Suffixes&, Row p, bool second, Row q, Compare compare, Type type, bool ftz,
-                    std::size_t first_source);
 
   // --- families: decode_memory.cpp
   void mov(Suffixes&);
