@@ -44,7 +44,6 @@ class Context {
   /// nothing changed.
   void set_split(std::vector<std::string> words);
   const std::vector<std::string>& split_words() const noexcept { return split_; }
-  bool has_graph() const noexcept { return graph_.has_value(); }
   const Graph& graph() const;  ///< UsageError when none is loaded
   /// The loaded graph's executable, created on first use after load, split or a change of device.
   Executable& executable();

@@ -98,7 +98,6 @@ enum CUresult : int {
 #undef EMULATOR_ROW
 };
 
-inline constexpr int kVersion13 = 13000;
 inline const CUstream kLegacyStream = reinterpret_cast<CUstream>(0x1);
 inline const CUstream kPerThreadStream = reinterpret_cast<CUstream>(0x2);
 

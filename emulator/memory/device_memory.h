@@ -99,7 +99,6 @@ class DeviceMemory {
 
   bool in_reserved_range(std::uint64_t address) const;
   std::uint64_t capacity() const { return capacity_; }
-  void set_capacity(std::uint64_t bytes) { capacity_ = bytes; }
   std::uint64_t used() const { return used_; }
   std::vector<std::shared_ptr<Allocation>> live() const;
   const std::string& name() const { return name_; }
