@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "driver/command.h"
+#include "driver/emulation.h"
 #include "driver/progress.h"
 #include "ir/array.h"
 
@@ -173,6 +174,7 @@ void step(Context& context, Arguments& arguments) {
   if (count < 0) throw UsageError({.what = "the number of steps must not be negative"});
   Executable& executable = context.executable();
   if (!lr.empty()) executable.set_learning_rate(parse_number(lr, "--lr"));
+  announce_emulated_steps(context, count);
   for (std::int64_t i = 0; i < count; ++i) {
     const StepResult result = executable.step();
     say_notes(context, result);
@@ -303,6 +305,7 @@ void train(Context& context, Arguments& arguments) {
   const std::string logits = logits_name(context);
   std::vector<std::int64_t> order = bound.split.train;
   const auto rows = static_cast<std::int64_t>(order.size());
+  announce_emulated_steps(context, epochs * ((rows + bound.batch - 1) / bound.batch));
   Progress progress(context.output(), epochs * rows, "train");
   for (std::int64_t epoch = 0; epoch < epochs; ++epoch) {
     // Two `train --epochs 10` are one `train --epochs 20`.
@@ -363,6 +366,7 @@ void time_steps(Context& context, Arguments& arguments) {
   arguments.finish();
   if (count < 1) throw UsageError({.what = "the number of steps must be positive"});
   Executable& executable = context.executable();
+  announce_emulated_steps(context, count + 1);
   std::vector<double> times;
   {
     const TracingPaused paused(executable);

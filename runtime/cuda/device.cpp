@@ -169,6 +169,10 @@ std::string cuda_log(const Module& module) {
   const auto* loaded = dynamic_cast<const cuda::CudaModule*>(&module);
   return loaded ? loaded->loaded()->log() : std::string();
 }
+double cuda_emulated_speed(const Device& device) noexcept {
+  const auto* cuda = dynamic_cast<const cuda::CudaDevice*>(&device);
+  return cuda ? cuda->shared().context->driver().emulated_speed() : 0;
+}
 std::string cuda_closed(const Device& device) {
   const auto error = cuda::of(device).shared().context->lost();
   return error ? std::string(error->what()) : std::string();

@@ -120,6 +120,19 @@ void Driver::open(const std::string& path) {
   throw_not_found(tried, path == kDriverName);
 }
 
+double Driver::emulated_speed() const noexcept {
+  // emulator/control.h, which stands alone: its riffle_emulator_statistics.
+  struct Statistics {
+    std::uint64_t launches, operations, thread_instructions;
+    double kernel_seconds, instructions_per_second;
+  } statistics{};
+  const auto get =
+      reinterpret_cast<void (*)(Statistics*)>(::dlsym(library_, "riffle_emulator_get_statistics"));
+  if (!get) return 0;
+  get(&statistics);
+  return statistics.instructions_per_second;
+}
+
 void Driver::resolve() {
   // Asked of every driver in the same way, however old, to say how old.
   const auto get_version =

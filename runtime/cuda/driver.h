@@ -54,6 +54,9 @@ class Driver {
   /// As it was given to dlopen.
   const std::string& path() const noexcept { return path_; }
   bool forked() const noexcept { return fork_.forked(); }
+  /// Of the emulator: thread-instructions a second that it runs, or may be expected to; 0: this is
+  /// a real driver.
+  double emulated_speed() const noexcept;
 
  private:
   Driver() = default;

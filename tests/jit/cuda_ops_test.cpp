@@ -9,7 +9,7 @@
 #include "ir/evaluator.h"
 #include "ir/passes.h"
 #include "jit/session.h"
-#include "tests/jit/gpu_under_test.h"
+#include "tests/jit/gpu_options.h"
 #include "tests/jit/training.h"
 #include "tests/support/op_samples.h"
 #include "tests/support/reference_runner.h"

@@ -9,7 +9,7 @@
 
 #include "jit/session.h"
 #include "tests/jit/cuts.h"
-#include "tests/jit/gpu_under_test.h"
+#include "tests/jit/gpu_options.h"
 #include "tests/jit/training.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/scale.h"

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "runtime/cuda/device.h"
+#include "tests/support/gpu_under_test.h"
 
 // The sanitizers otherwise end the process where an allocation is too large.
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
@@ -643,14 +644,14 @@ TEST_P(DeviceTest, ModuleWithoutCodeIsAnError) {
   EXPECT_THROW(device->load(std::move(image)), DeviceError);
 }
 
-std::unique_ptr<Device> make_emulated(const DeviceOptions& options) {
-  return make_cuda_device(options, {.emulated = true});
+std::unique_ptr<Device> make_gpu(const DeviceOptions& options) {
+  return make_cuda_device(options, {.emulated = riffle::test::gpu_is_emulated()});
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DeviceTest,
                          testing::Values(Target{"cpu", make_cpu_device},
                                          Target{"null", make_null_device},
-                                         Target{"cuda", make_emulated}),
+                                         Target{"cuda", make_gpu}),
                          [](const auto& info) { return info.param.name; });
 
 TEST(CpuDevice, NegativeThreadsAreAnError) {

@@ -5,8 +5,6 @@
 #include <cstdlib>
 #include <string>
 
-#include "riffle/session.h"
-
 namespace riffle::test {
 
 inline std::string gpu_under_test() {
@@ -14,9 +12,5 @@ inline std::string gpu_under_test() {
   return name == nullptr || *name == '\0' ? "cuda-emulated" : name;
 }
 inline bool gpu_is_emulated() { return gpu_under_test().starts_with("cuda-emulated"); }
-
-inline SessionOptions gpu_options() {
-  return {.device = gpu_under_test(), .cache_directory = "", .kept_modules = 400};
-}
 
 }  // namespace riffle::test
