@@ -14,9 +14,6 @@ extern "C" {
  * the value is not understood. */
 int riffle_emulator_nccl_set(const char* name, const char* value);
 
-/* How many communicators this process has that were neither destroyed nor aborted. */
-uint64_t riffle_emulator_nccl_live(void);
-
 #ifdef __cplusplus
 }
 #endif

@@ -348,9 +348,4 @@ EMULATOR_EXPORT int riffle_emulator_nccl_set(const char* name, const char* value
   return name && value && set(registry().settings, name, value) ? 1 : 0;
 }
 
-EMULATOR_EXPORT std::uint64_t riffle_emulator_nccl_live() {
-  const std::lock_guard lock(registry().mutex);
-  return registry().comms.size();
-}
-
 }  // namespace emulator::nccl

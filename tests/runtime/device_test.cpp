@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "runtime/cuda/device.h"
+#include "runtime/null/device.h"
 #include "tests/support/gpu_under_test.h"
 
 // The sanitizers otherwise end the process where an allocation is too large.
@@ -653,6 +654,26 @@ INSTANTIATE_TEST_SUITE_P(All, DeviceTest,
                                          Target{"null", make_null_device},
                                          Target{"cuda", make_gpu}),
                          [](const auto& info) { return info.param.name; });
+
+TEST(NullDevice, CountsWhatItWasAskedFor) {
+  const auto device = make_null_device({});
+  const auto buffer = device->allocate(64, "test");
+  ModuleImage image;
+  image.kernels.push_back({"kernel", {}, nothing, nullptr});
+  const auto module = device->load(std::move(image));
+  const auto stream = device->create_stream({"compute", true, 0});
+  void* const operands[] = {buffer->address()};
+  stream->launch(*module, 0, operands, nullptr);
+  stream->fill(buffer->address(), 1, 40, nullptr);
+  stream->copy(buffer->address(), buffer->address() + 32, 8, nullptr);
+  EXPECT_EQ(null_counts(*device).launches, 0) << "before anybody drains it";
+  stream->synchronize();
+  const NullCounts counts = null_counts(*device);
+  EXPECT_EQ(counts.launches, 1);
+  EXPECT_EQ(counts.fills, 1);
+  EXPECT_EQ(counts.copies, 1);
+  EXPECT_EQ(counts.bytes, 48);
+}
 
 TEST(CpuDevice, NegativeThreadsAreAnError) {
   EXPECT_THROW(make_cpu_device({.threads = -1}), UsageError);
