@@ -1,3 +1,4 @@
+// The words of a command, taken one after the other, each with what was expected there.
 #include <algorithm>
 #include <charconv>
 

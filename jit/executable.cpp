@@ -1,3 +1,5 @@
+// Executable's interface; what it stands for is in executable_run.cpp, executable_tensors.cpp and
+// specialisation.cpp.
 #include <fnmatch.h>
 
 #include "jit/session_impl.h"

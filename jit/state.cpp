@@ -1,3 +1,4 @@
+// The buffers that outlive a step: parameters, gradients, optimizer state and scalars (layout.h).
 #include <algorithm>
 #include <cstring>
 #include <utility>

@@ -1,3 +1,4 @@
+// Sums up how much of the hooks' and collectives' time lay under compute.
 #include <algorithm>
 #include <map>
 #include <utility>

@@ -1,3 +1,4 @@
+// Which waits of a schedule could be left out: what the constraints need is ordered without them.
 #include <algorithm>
 
 #include "runtime/constraints.h"

@@ -1,3 +1,4 @@
+// What NCCL needs of a Device: its library and its context.
 #include <filesystem>
 
 #include "runtime/collectives/nccl/communicator.h"
