@@ -9,8 +9,8 @@
 
 namespace riffle::runtime {
 
-/// For schedules (jit/gradient_hook.h has it for sessions): operand 0 of the command, elements of `dtype`, reduced with `op`.
-/// The hook keeps the communicator alive.
+/// For schedules (jit/gradient_hook.h has it for sessions): operand 0 of the command, elements of
+/// `dtype`, reduced with `op`. The hook keeps the communicator alive.
 HookFunction all_reduce_hook(std::shared_ptr<Communicator> communicator, DType dtype,
                              ReduceOp op = ReduceOp::average);
 
