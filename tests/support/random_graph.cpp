@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "ir/builder.h"
+#include "support/random.h"
 
 namespace riffle::test {
 
@@ -16,12 +17,7 @@ using ir::Ints;
 using ir::Op;
 using ir::Value;
 
-std::uint64_t Random::next() {
-  std::uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
+std::uint64_t Random::next() { return mix_bits(state_ += 0x9e3779b97f4a7c15u); }
 
 std::int64_t Random::below(std::int64_t bound) {
   return static_cast<std::int64_t>(next() % static_cast<std::uint64_t>(bound));
