@@ -94,7 +94,7 @@ Graph Parser::graph() {
   expect('}', "at the end of the graph");
   skip_newlines();
   if (token_.kind != Kind::end) expected("the end of the text after the graph");
-  return builder_.finish(std::move(outputs));
+  return builder_.finish(outputs);
 }
 
 std::vector<Value> Parser::return_statement() {
