@@ -67,7 +67,10 @@ void Context::go_on_with(Executable fresh) {
     output_.note(
         "the steps so far stay in the report; timeline, trace, overlap and explain, print and dump "
         "show the next step");
-  if (jit::has_values(*executable_) && !jit::has_values(fresh))
+  if (jit::lost_values(*executable_))
+    output_.note(
+        "the values of the parameters were lost with the device: init or tensors sets them anew");
+  else if (jit::has_values(*executable_) && !jit::has_values(fresh))
     output_.note("device null has no values to hand on: init or tensors sets the parameters anew");
   else if (jit::keeps_values(*executable_) && !jit::keeps_values(fresh))
     output_.note("device null keeps no values: those of the parameters are gone");

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "jit/session_impl.h"
+#include "runtime/cuda/device.h"
 
 namespace riffle::jit {
 namespace {
@@ -56,8 +57,14 @@ void copy_region(const State& from, const Region& source, State& to, const Regio
   if (source && target) to.write(target, from.read(source));
 }
 
-bool both_keep_bytes(const Executable::Impl& from, const Executable::Impl& to) {
-  return from.state->buffer(kParameters)->keeps_bytes() &&
+bool on_closed_device(const Executable::Impl& impl) {
+  const runtime::Device& device = *impl.session->device;
+  return device.gpu() != nullptr && !runtime::cuda_closed(device).empty();
+}
+
+/// From a device that an error has closed nothing can be read any more.
+bool bytes_go_over(const Executable::Impl& from, const Executable::Impl& to) {
+  return from.state->buffer(kParameters)->keeps_bytes() && !on_closed_device(from) &&
          to.state->buffer(kParameters)->keeps_bytes();
 }
 
@@ -71,11 +78,11 @@ Executable clone_into(const Executable::Impl& from, std::shared_ptr<Session::Imp
   to->inputs_with_nan = from.inputs_with_nan;
   to->next_version = from.next_version;
   // A device that keeps no bytes has no values to give, and needs none.
-  if (from.state->buffer(kParameters)->keeps_bytes() ||
-      !to->state->buffer(kParameters)->keeps_bytes())
+  if (bytes_go_over(from, *to) || !to->state->buffer(kParameters)->keeps_bytes()) {
     to->parameter_set = from.parameter_set;
-  to->optimizer_steps = from.optimizer_steps;
-  if (!both_keep_bytes(from, *to)) return Executable(std::move(to));
+    to->optimizer_steps = from.optimizer_steps;
+  }
+  if (!bytes_go_over(from, *to)) return Executable(std::move(to));
   copy_buffer(*from.state->buffer(kParameters), *to->state->buffer(kParameters));
   for (ir::ValueId id : from.differentiated.gradient_parameters)
     for (int i = 0; i < state_count(from.optimizer); ++i)
@@ -105,7 +112,7 @@ void continue_from(const Executable& from, Executable& to) {
   now.fallbacks = old.fallbacks;
   if (old.partitioned.partition_of == now.partitioned.partition_of) now.backends = old.backends;
   count_backends(now);
-  if (both_keep_bytes(old, now))
+  if (bytes_go_over(old, now))
     for (ir::ValueId id : old.differentiated.gradient_parameters)
       copy_region(*old.state, old.state->layout().gradients[id], *now.state,
                   now.state->layout().gradients[id]);
@@ -114,6 +121,7 @@ void continue_from(const Executable& from, Executable& to) {
 bool keeps_values(const Executable& executable) {
   return executable.impl().state->buffer(kParameters)->keeps_bytes();
 }
+bool lost_values(const Executable& executable) { return on_closed_device(executable.impl()); }
 bool has_values(const Executable& executable) {
   const Executable::Impl& impl = executable.impl();
   return std::ranges::all_of(impl.whole().parameters(),

@@ -32,8 +32,8 @@ Executable create(const Session& session, const Graph& graph,
 /// Another Executable of the same session and graph under another policy, with the same inputs,
 /// parameters and optimizer state, no hooks: what `compare` steps beside the original.
 Executable clone(const Executable& executable, std::unique_ptr<ir::SplitPolicy> policy);
-/// The same in another session. Where either device keeps no bytes, parameters and optimizer state
-/// stay behind (see has_values).
+/// The same in another session. Where either device keeps no bytes, or an error closed the device
+/// of `executable`, parameters and optimizer state stay behind (see has_values).
 Executable clone(const Executable& executable, const Session& session,
                  std::unique_ptr<ir::SplitPolicy> policy);
 
@@ -45,6 +45,8 @@ void continue_from(const Executable& from, Executable& to);
 bool has_values(const Executable& executable);
 /// False on a device that runs nothing.
 bool keeps_values(const Executable& executable);
+/// An error closed the device, and what was in its memory is gone.
+bool lost_values(const Executable& executable);
 
 const ir::PartitionedGraph& partitioned(const Executable& executable);
 const ir::DifferentiatedGraph& differentiated(const Executable& executable);

@@ -52,7 +52,7 @@ void Context::require_usable() const {
     throw DeviceError(
         {.what = fmt::format("the device was closed by an earlier error: {}", error->message()),
          .where = std::string(error->where()),
-         .hint = std::string(error->hint()),
+         .hint = "another device (device cpu), or " + std::string(error->hint()),
          .foreign = std::string(error->foreign())});
 }
 

@@ -85,6 +85,23 @@ TEST_F(Program, AnAbsentBackEndIsStatus77) {
   EXPECT_EQ(commands(std::string(kSmall) + "show ptx 0").status, 77);
 }
 
+TEST_F(Program, AfterALostDeviceAnotherOneGoesOnWithoutItsValues) {
+  ::unsetenv("RIFFLE_CUDA_DRIVER");
+  ::unsetenv("RIFFLE_EMULATOR");
+  ::setenv("RIFFLE_EMULATOR_FAIL_LAUNCH", "20", 1);
+  const Ran ran = commands(std::string(kSmall) +
+                               "split nodes 3; hook norm; device cuda-emulated; step; step; "
+                               "device cpu; step; init; step; device cuda-emulated; step",
+                           {"--keep-going"});
+  ::unsetenv("RIFFLE_EMULATOR_FAIL_LAUNCH");
+  EXPECT_EQ(ran.count("device cpu"), 1U) << ran.err;
+  EXPECT_EQ(ran.count("iteration "), 2U) << ran.out << ran.err;
+  EXPECT_NE(ran.err.find("closed by an earlier error"), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("device cpu"), std::string::npos) << "what to try: " << ran.err;
+  EXPECT_NE(ran.err.find("were lost with the device"), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("has no value yet"), std::string::npos) << ran.err;
+}
+
 // f32 overflows where the double-precision reference does not: an honest difference.
 constexpr const char* kOverflow = R"(graph @overflow {
   %x    = input : f32[16]
