@@ -30,15 +30,7 @@ void device(Context& context, Arguments& arguments) {
   arguments.finish();
   SessionOptions options = context.session_options();
   options.device = name;
-  try {
-    context.set_session_options(options);
-  } catch (const DeviceError& error) {
-    if (!name.starts_with("cuda")) throw;
-    throw BackendAbsent({.what = std::string(error.message()),
-                         .where = std::string(error.where()),
-                         .hint = std::string(error.hint()),
-                         .foreign = std::string(error.foreign())});
-  }
+  context.set_session_options(options);
   context.output().result({{"command", "device"}, {"name", name}}, "device " + name);
 }
 

@@ -5,8 +5,12 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
+#include <ctime>
 #include <utility>
 
+#include "driver/command.h"
+#include "driver/interpreter.h"
 #include "driver/report/run_report.h"
 
 namespace riffle::driver {
@@ -21,9 +25,27 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 // would not interrupt it.
 int interrupt_pipe[2] = {-1, -1};
 
+// What runs now may not look for long: a kernel of the emulated GPU cannot be stopped. Then whoever
+// asks again, and not by a double stroke, wants the program to end.
+constexpr std::int64_t kPatienceMs = 1000;
+std::atomic<std::int64_t> first_interrupt_ms{0};
+static_assert(std::atomic<std::int64_t>::is_always_lock_free);
+
+std::int64_t now_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * std::int64_t{1000} + now.tv_nsec / 1000000;
+}
+
 void on_interrupt(int) {
   const int code = errno;
-  interrupt_pending.store(true);
+  if (!interrupt_pending.exchange(true))
+    first_interrupt_ms.store(now_ms());
+  else if (now_ms() - first_interrupt_ms.load() >= kPatienceMs) {
+    constexpr char kMessage[] = "interrupted twice: ended in the middle of a command\n";
+    static_cast<void>(!write(STDERR_FILENO, kMessage, sizeof kMessage - 1));
+    _exit(kInterrupted);
+  }
   if (interrupt_pipe[1] >= 0 && write(interrupt_pipe[1], "!", 1) < 0) errno = 0;  // full: enough
   errno = code;
 }
@@ -32,6 +54,19 @@ std::unique_ptr<Session> make_session(const SessionOptions& options) {
   auto session = std::make_unique<Session>(options);
   jit::cancel_while(*session, interrupt_pending);
   return session;
+}
+
+/// A CUDA device that cannot be had is an absent back end; one that has no room is not.
+std::unique_ptr<Session> make_session_on(const SessionOptions& options) {
+  try {
+    return make_session(options);
+  } catch (const DeviceError& error) {
+    if (!options.device.starts_with("cuda")) throw;
+    throw BackendAbsent({.what = std::string(error.message()),
+                         .where = std::string(error.where()),
+                         .hint = std::string(error.hint()),
+                         .foreign = std::string(error.foreign())});
+  }
 }
 
 }  // namespace
@@ -46,7 +81,7 @@ Session& Context::session() {
 
 void Context::set_session_options(SessionOptions options) {
   // All that may throw comes before anything is dropped.
-  auto fresh = make_session(options);
+  auto fresh = options.device == options_.device ? make_session(options) : make_session_on(options);
   if (executable_) go_on_with(jit::clone(*executable_, *fresh, ir::make_split_policy(split_)));
   session_ = std::move(fresh);
   options_ = std::move(options);

@@ -140,7 +140,8 @@ void Driver::resolve() {
   if (!get_version)
     throw DeviceError(
         {.what = fmt::format("{} is not a CUDA driver: it has no cuDriverGetVersion", path_),
-         .hint = "the libcuda.so.1 of an NVIDIA driver in RIFFLE_CUDA_DRIVER"});
+         .hint = "the libcuda.so.1 of an NVIDIA driver in RIFFLE_CUDA_DRIVER; the emulator's in "
+                 "RIFFLE_EMULATOR"});
   const Result asked = get_version(&version_);
   if (asked == kStubLibrary) throw_stub(path_);
   const auto get = reinterpret_cast<GetProcAddress>(::dlsym(library_, "cuGetProcAddress_v2"));

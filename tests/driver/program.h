@@ -70,9 +70,10 @@ class ProgramTest : public testing::Test {
   std::string read(const std::string& name) const { return read_all(folder / name); }
   bool exists(const std::string& name) const { return std::filesystem::exists(folder / name); }
 
-  /// `interrupt_after` sends Ctrl-C's signal once the program has printed that text.
+  /// `interrupt_after` sends Ctrl-C's signal once the program has printed that text, and again
+  /// somewhat later, `interrupts` times in all.
   Ran run(std::vector<std::string> arguments, const std::string& input = "",
-          const std::string& interrupt_after = "") const {
+          const std::string& interrupt_after = "", int interrupts = 1) const {
     write("stdin", input);
     arguments.insert(arguments.begin(), RIFFLE_PROGRAM);
     std::vector<char*> words;
@@ -96,7 +97,13 @@ class ProgramTest : public testing::Test {
     if (!interrupt_after.empty()) {
       for (int i = 0; i < 3000 && read("stdout").find(interrupt_after) == std::string::npos; ++i)
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      if (interrupts > 1)  // in the middle of what is to be stopped
+        std::this_thread::sleep_for(std::chrono::milliseconds(700));
       ::kill(child, SIGINT);
+      for (int i = 1; i < interrupts; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+        ::kill(child, SIGINT);
+      }
     }
     int status = 0;
     ::waitpid(child, &status, 0);

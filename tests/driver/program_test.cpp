@@ -102,6 +102,31 @@ TEST_F(Program, AfterALostDeviceAnotherOneGoesOnWithoutItsValues) {
   EXPECT_NE(ran.err.find("has no value yet"), std::string::npos) << ran.err;
 }
 
+TEST_F(Program, ADeviceWithoutRoomIsNotAbsent) {
+  ::unsetenv("RIFFLE_CUDA_DRIVER");
+  ::unsetenv("RIFFLE_EMULATOR");
+  ::setenv("RIFFLE_EMULATOR_MEMORY", "1000", 1);
+  const Ran ran = commands(std::string(kSmall) + "device cuda-emulated");
+  ::unsetenv("RIFFLE_EMULATOR_MEMORY");
+  EXPECT_EQ(ran.status, 1) << ran.err;
+  EXPECT_NE(ran.err.find("out of memory"), std::string::npos) << ran.err;
+}
+
+TEST_F(Program, ASecondInterruptEndsWhatTheFirstCannotStop) {
+  ::unsetenv("RIFFLE_CUDA_DRIVER");
+  ::unsetenv("RIFFLE_EMULATOR");
+  // One kernel of minutes, which nothing can stop.
+  write("long.rfl",
+        "graph @long {\n  %x = input : f32[2048, 4096]\n  %w = param : f32[4096, 4096]\n"
+        "  %m = matmul(%x, %w)\n  %loss = mean(%m)\n  return %loss\n}\n");
+  const auto begin = std::chrono::steady_clock::now();
+  const Ran ran = run({"-c", "load long.rfl; init; device cuda-emulated; compile; step"}, "",
+                      "compiled", /*interrupts=*/2);
+  EXPECT_EQ(ran.status, 130) << ran.err;
+  EXPECT_NE(ran.err.find("interrupted twice"), std::string::npos) << ran.err;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(1));
+}
+
 // f32 overflows where the double-precision reference does not: an honest difference.
 constexpr const char* kOverflow = R"(graph @overflow {
   %x    = input : f32[16]
