@@ -6,7 +6,8 @@
 //
 // Where sm_80 and sm_90 differ, both stand, in this order. Registers, spills and shared memory need
 // ptxas; without it they are "?". The floor is no measurement: it is the larger of the bytes of all
-// operands over 4.8 TB/s, and the operations over 67 TFLOP/s (f32) or 989 TFLOP/s (bf16, f16).
+// operands over 4.8 TB/s, and the operations over 67 TFLOP/s (f32), 494 (tf32) or 989 (bf16, f16
+// matmuls).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,6 +30,7 @@ namespace {
 struct Case {
   std::string label, body;
   bool backward = false;  ///< of the loss that `body` returns
+  bool tf32 = false;
 };
 
 Case matmul(const std::string& dtype, std::int64_t m, std::int64_t n, std::int64_t k) {
@@ -45,6 +47,10 @@ std::vector<Case> cases() {
   for (std::int64_t size : {4096, 1024, 512, 256}) list.push_back(matmul("bf16", size, size, 1024));
   list.push_back(matmul("bf16", 64, 64, 8192));
   list.push_back(matmul("f16", 4096, 4096, 1024));
+  Case tf32 = matmul("f32", 4096, 4096, 1024);
+  tf32.label.insert(tf32.label.find("f32"), "tf32 of ");
+  tf32.tf32 = true;
+  list.push_back(tf32);
   list.push_back({"add, f32, 2^24",
                   "%x = input : f32[16777216]\n%y = input : f32[16777216]\n"
                   "%s = add(%x, %y)\nreturn %s"});
@@ -83,8 +89,10 @@ struct Entry {
   codegen::InstructionMix mix;
 };
 
-std::vector<Entry> entries_of(const codegen::KernelProgram& program, int sm) {
-  const std::string ptx = codegen::nvptx_text(program, codegen::nvptx_target(sm, 0), "").ptx;
+std::vector<Entry> entries_of(const codegen::KernelProgram& program, int sm, bool tf32) {
+  codegen::NvptxTarget target = codegen::nvptx_target(sm, 0);
+  target.tf32 = tf32;
+  const std::string ptx = codegen::nvptx_text(program, target, "").ptx;
   std::vector<Entry> entries;
   for (codegen::InstructionMix& mix : codegen::count_instructions(ptx))
     entries.push_back({.mix = std::move(mix)});
@@ -100,10 +108,13 @@ std::vector<Entry> entries_of(const codegen::KernelProgram& program, int sm) {
 }
 
 /// "12 µs, bytes": and what bounds it.
-std::string floor_of(const codegen::KernelProgram& program, const codegen::KernelSpec& kernel) {
+std::string floor_of(const codegen::KernelProgram& program, const codegen::KernelSpec& kernel,
+                     bool tf32) {
   double peak = 67e12;
   if (const auto* matmul = std::get_if<codegen::MatmulBody>(&kernel.body))
-    if (matmul->dtype == DType::bf16 || matmul->dtype == DType::f16) peak = 989e12;
+    peak = matmul->dtype == DType::bf16 || matmul->dtype == DType::f16 ? 989e12
+           : tf32                                                      ? 494e12
+                                                                       : peak;
   double bytes = 0;
   for (const codegen::KernelOperand& operand : kernel.operands)
     bytes +=
@@ -120,7 +131,8 @@ std::string both(int a, int b) { return both(fmt::to_string(a), fmt::to_string(b
 
 void print_rows(const Case& c) {
   const codegen::KernelProgram program = program_of(c);
-  const std::vector<Entry> old_gpu = entries_of(program, 80), new_gpu = entries_of(program, 90);
+  const std::vector<Entry> old_gpu = entries_of(program, 80, c.tf32),
+                           new_gpu = entries_of(program, 90, c.tf32);
   const auto find = [](const std::vector<Entry>& entries, const std::string& symbol) {
     const auto at = std::ranges::find(entries, symbol, [](const Entry& e) { return e.mix.symbol; });
     return at == entries.end() ? Entry{} : *at;
@@ -130,7 +142,7 @@ void print_rows(const Case& c) {
     const codegen::InstructionMix &a = other.mix, &b = entry.mix;
     std::string least = "with the row above";  // a second grid of the same kernel
     for (const codegen::KernelSpec& kernel : program.kernels)
-      if (kernel.name == b.symbol) least = floor_of(program, kernel);
+      if (kernel.name == b.symbol) least = floor_of(program, kernel, c.tf32);
     fmt::print("| {} | `{}` | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", c.label, b.symbol,
                both(other.registers, entry.registers), both(other.spills, entry.spills),
                both(other.shared, entry.shared), both(a.mma, b.mma),

@@ -20,9 +20,12 @@ using ir::ValueId;
 Array array_of(const HostTensor& tensor) { return ir::array_from_bytes(tensor.type, tensor.bytes); }
 
 /// Of a result in a graph: a value that was rounded to a coarse dtype stays so in a finer one.
-double tolerance(const ir::Graph& graph, DType dtype) {
+double tolerance(Context& context, const ir::Graph& graph, DType dtype) {
   double coarsest = reference_tolerance(dtype);
   if (coarsest == 0) return 0;  // integers are equal
+  const SessionOptions& options = context.session_options();
+  if (options.cuda.tf32 && options.device.starts_with("cuda"))
+    coarsest = std::max(coarsest, reference_tolerance(DType::f16));  // as many significant bits
   for (const ir::Node& node : graph.nodes)
     coarsest = std::max(coarsest, reference_tolerance(node.type.dtype));
   return coarsest;
@@ -147,7 +150,7 @@ void compare_reference(Context& context) {
     const HostTensor tensor = copy.get(name);
     ComparedTensor row{.name = name, .elements = tensor.type.elements()};
     row.error = relative_error(array_of(tensor), expected, &squares);
-    row.fits = row.error <= tolerance(copy.graph().ir(), tensor.type.dtype);
+    row.fits = row.error <= tolerance(context, copy.graph().ir(), tensor.type.dtype);
     if (!row.fits) row.different = row.elements;
     worst = std::max(worst, row.error);
     rows.push_back(row);
@@ -207,7 +210,7 @@ BothResults run_both(Context& context, const ir::Graph& graph,
       both.error = error;
       both.worst = name;
     }
-    both.fits &= error <= tolerance(graph, both.compiled.back().type.dtype);
+    both.fits &= error <= tolerance(context, graph, both.compiled.back().type.dtype);
   }
   return both;
 }

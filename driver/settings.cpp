@@ -82,6 +82,15 @@ constexpr Setting kSettings[] = {
        if (value != "on" && value != "off") bad_value("cuda.graphs", "on or off", value);
        change_session(context, [&](SessionOptions& o) { o.cuda.graphs = value == "on"; });
      }},
+    {"matmul.tf32", "on or off",
+     "f32 matmuls on a GPU's tensor cores, operands rounded to tf32; starts a new session",
+     [](Context& context) -> std::string {
+       return context.session_options().cuda.tf32 ? "on" : "off";
+     },
+     [](Context& context, std::string_view value) {
+       if (value != "on" && value != "off") bad_value("matmul.tf32", "on or off", value);
+       change_session(context, [&](SessionOptions& o) { o.cuda.tf32 = value == "on"; });
+     }},
 };
 
 constexpr bool names_agree() {

@@ -8,7 +8,7 @@
 namespace riffle::driver {
 
 inline constexpr std::string_view kSettingNames =
-    "hooks.at threads fuse cache.directory memory.limit cuda.graphs";
+    "hooks.at threads fuse cache.directory memory.limit cuda.graphs matmul.tf32";
 
 /// UsageError for an unknown key or a value that does not fit.
 void apply_setting(Context& context, std::string_view key, std::string_view value);

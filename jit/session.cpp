@@ -43,8 +43,10 @@ jit::CompilerOptions compiler_options(const SessionOptions& options,
 #if defined(RIFFLE_SANITIZE_NAME)
   compiler.target.sanitizer = RIFFLE_SANITIZE_NAME;
 #endif
-  if (const runtime::GpuInfo* gpu = device.gpu())
+  if (const runtime::GpuInfo* gpu = device.gpu()) {
     compiler.gpu = codegen::nvptx_target(gpu->sm, gpu->driver_version);
+    compiler.gpu->tf32 = options.cuda.tf32;
+  }
   compiler.fusion.fuse = options.fuse;
   compiler.cache_directory = options.cache_directory == "default" ? jit::default_cache_directory()
                                                                   : options.cache_directory;

@@ -147,6 +147,8 @@ bool is_device_intrinsic(llvm::Intrinsic::ID id) {
     case Intrinsic::nvvm_cp_async_wait_group:
     case Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_b16:
     case Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_trans_b16:
+    case Intrinsic::nvvm_f2tf32_rna:
+    case Intrinsic::nvvm_mma_m16n8k8_row_col_tf32:
     case Intrinsic::nvvm_mma_m16n8k16_row_col_bf16:
     case Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32:
       return true;

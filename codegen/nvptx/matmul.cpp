@@ -327,7 +327,7 @@ class Emitter {
 void emit_device_matmul(DeviceKernelWriter& kernel, const MatmulBody& body) {
   if (element_count(body.batch) == 0 || body.m == 0 || body.n == 0) return;
   const DType a = kernel.operand_dtype(body.a.operand), b = kernel.operand_dtype(body.b.operand);
-  if (suits_mma(body, a, b, kernel.target().sm)) return emit_device_mma(kernel, body);
+  if (suits_mma(body, a, b, kernel.target())) return emit_device_mma(kernel, body);
   kernel.grid([&](NvptxContext& c) {
     const DeviceMatmulPlan plan = plan_device_matmul(body, a, b, c.target.sm);
     return Emitter(c, body, plan).emit();

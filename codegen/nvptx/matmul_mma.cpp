@@ -1,11 +1,12 @@
-// MatmulBody of bf16 or f16 → tensor core instructions.
+// MatmulBody of bf16, f16 or (as tf32) f32 → tensor core instructions.
 //
 //   copy      the block's threads start asynchronous copies of the operands' tiles to shared
 //   memory,
 //             `stages` − 1 tiles ahead of the one that is computed with. What lies outside the
 //             operands is zero on both sides.
 //   compute   a warp takes 16 × 16 fragments of both operands from shared memory by ldmatrix,
-//             transposed on the way where the operand lies so, and multiplies them into 16 × 8
+//             transposed on the way where the operand lies so (f32: by plain loads, 16 × 8), and
+//             multiplies them into 16 × 8
 //             fragments of f32 sums: lane l has rows l / 4 and l / 4 + 8, columns 2 (l % 4) and the
 //             next.
 //   epilogue  the four lanes of a row exchange their columns, until each has enough side by side
@@ -31,7 +32,7 @@ namespace {
 
 using llvm::Intrinsic::ID;
 
-constexpr std::int64_t kChunk = 16;  ///< bytes; 8 elements
+constexpr std::int64_t kChunk = 16;  ///< bytes
 /// Rows of tiles whose blocks run together, so that they find each other's operands in the cache.
 constexpr std::int64_t kTileRows = 8;
 
@@ -143,9 +144,13 @@ class MmaEmitter {
     llvm::Value *fragment_row = nullptr, *fragment_chunk = nullptr;
   };
 
-  /// Which chunk of its row is where: two rows' chunks in one bank group never meet in ldmatrix,
-  /// which reads a column of chunks from 8 rows.
+  /// f32 that lies along m or n: ldmatrix transposes 16-bit elements only.
+  bool by_words(const MmaLoad& load) const { return plan_.dtype == DType::f32 && load.along_outer; }
+
+  /// Which chunk of its row is where, so that no two lanes meet in a bank: ldmatrix reads a column
+  /// of chunks from 8 rows; plain loads two chunks from each of 4 rows.
   llvm::Value* swizzle(const MmaLoad& load, llvm::Value* row) {
+    if (by_words(load)) return scaled(ir_.CreateAnd(row, like(row, 3)), 2);
     return load.chunks >= 8 ? ir_.CreateAnd(row, like(row, 7))
                             : ir_.CreateAnd(ir_.CreateLShr(row, like(row, 1)), like(row, 3));
   }
@@ -163,9 +168,17 @@ class MmaEmitter {
       llvm::Value* row = over(number, load.chunks);
       llvm::Value* chunk = modulo(number, load.chunks);
       s.row.push_back(wide(row));
-      s.element.push_back(wide(scaled(chunk, 8)));
+      s.element.push_back(wide(scaled(chunk, plan_.chunk())));
       s.place.push_back(add(scaled(row, load.chunks * kChunk),
                             scaled(ir_.CreateXor(chunk, swizzle(load, row)), kChunk)));
+    }
+    if (by_words(load)) {
+      llvm::Value* row = modulo(lane_, 4);
+      llvm::Value* outer = add(is_a ? warp_row_ : warp_column_, over(lane_, 4));
+      s.fragment_row = scaled(row, load.chunks * kChunk);
+      s.fragment_chunk = add(scaled(ir_.CreateXor(over(outer, 4), swizzle(load, row)), kChunk),
+                             scaled(modulo(outer, 4), 4));
+      return s;
     }
     // Lanes 8 i … 8 i + 7 give the rows of matrix i. Of A's matrices the second lies 8 rows of the
     // product further, of B's it lies 8 steps of k further.
@@ -197,7 +210,7 @@ class MmaEmitter {
   void copy(const Side& s, llvm::Value* k, llvm::Value* stage) {
     const MmaLoad& load = s.load;
     const std::int64_t along_extent = load.along_outer ? load.extent : body_.k;
-    const std::int64_t along_block = load.along_outer ? load.chunks * 8 : t_.bk;
+    const std::int64_t along_block = load.chunks * plan_.chunk();
     const std::int64_t across_extent = load.along_outer ? body_.k : load.extent;
     llvm::Value* along_start = load.along_outer ? s.start : k;
     llvm::Value* across_start = load.along_outer ? k : s.start;
@@ -211,8 +224,10 @@ class MmaEmitter {
         row_inside = ir_.CreateICmpSLT(across, c_.index(across_extent));
       llvm::Value* row_offset = add(s.base, scaled(across, across_stride));
       llvm::Value* place = add(stage, s.place[i]);
-      llvm::Value* loaded = llvm::PoisonValue::get(llvm::FixedVectorType::get(ir_.getInt16Ty(), 8));
-      for (std::int64_t e = 0; e < 8; e += load.piece) {
+      llvm::Type* memory = memory_type(c_.module.getContext(), load.dtype);
+      const std::int64_t size = size_of(load.dtype);
+      Values loaded;
+      for (std::int64_t e = 0; e < plan_.chunk(); e += std::max<std::int64_t>(load.piece, 1)) {
         llvm::Value* along = add(add(along_start, s.element[i]), c_.index(e));
         llvm::Value* inside = row_inside;
         if (along_extent % along_block != 0) {
@@ -222,31 +237,45 @@ class MmaEmitter {
         llvm::Value* offset = add(row_offset, scaled(along, along_stride));
         // What lies outside is read, if at all, from where something certainly is.
         if (inside) offset = ir_.CreateSelect(inside, offset, s.base);
-        llvm::Value* source = ir_.CreateInBoundsGEP(ir_.getInt16Ty(), operand, offset);
-        if (load.piece == 1) {
-          llvm::Value* value = ir_.CreateAlignedLoad(ir_.getInt16Ty(), source, llvm::Align(2));
+        llvm::Value* source = ir_.CreateInBoundsGEP(memory, operand, offset);
+        if (load.piece == 0) {
+          llvm::Value* value =
+              ir_.CreateAlignedLoad(memory, source, llvm::Align(static_cast<std::uint64_t>(size)));
           c_.tag(value, load.operand);
-          if (inside) value = ir_.CreateSelect(inside, value, ir_.getInt16(0));
-          loaded = ir_.CreateInsertElement(loaded, value, static_cast<std::uint64_t>(e));
+          loaded.push_back(
+              inside ? ir_.CreateSelect(inside, value, llvm::Constant::getNullValue(memory))
+                     : value);
           continue;
         }
         llvm::Value* bytes = nullptr;
         if (inside) {
-          bytes = word(2 * load.piece);
+          bytes = word(size * load.piece);
           if (along_extent % load.piece != 0) {
             llvm::Value* left = ir_.CreateTrunc(
-                scaled(ir_.CreateNSWSub(c_.index(along_extent), along), 2), ir_.getInt32Ty());
+                scaled(ir_.CreateNSWSub(c_.index(along_extent), along), size), ir_.getInt32Ty());
             bytes = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, bytes);
           }
           bytes = ir_.CreateSelect(inside, bytes, ir_.getInt32(0));
         }
-        copy_piece(at_byte(s, add(place, word(2 * e))), source, 2 * load.piece, bytes);
+        copy_piece(at_byte(s, add(place, word(size * e))), source, size * load.piece, bytes);
       }
-      if (load.piece == 1)
-        ir_.CreateAlignedStore(
-            ir_.CreateBitCast(loaded, llvm::FixedVectorType::get(ir_.getInt32Ty(), 4)),
-            at_byte(s, place), llvm::Align(kChunk));
+      if (load.piece == 0) store_chunk(s, place, loaded);
     }
+  }
+
+  void store_chunk(const Side& s, llvm::Value* place, const Values& loaded) {
+    const int count = static_cast<int>(loaded.size());
+    llvm::Value* chunk = llvm::PoisonValue::get(with_width(loaded[0]->getType(), count));
+    for (std::size_t e = 0; e < loaded.size(); ++e)
+      chunk = ir_.CreateInsertElement(chunk, loaded[e], e);
+    if (s.load.dtype != plan_.dtype) {
+      LlvmScalarBuilder builder(ir_, count);
+      chunk =
+          builder.to_memory(builder.cast(builder.from_memory(chunk, s.load.dtype), plan_.dtype));
+    }
+    ir_.CreateAlignedStore(
+        ir_.CreateBitCast(chunk, llvm::FixedVectorType::get(ir_.getInt32Ty(), 4)),
+        at_byte(s, place), llvm::Align(kChunk));
   }
 
   /// `bytes`: how many come from memory, the rest being zero; null: all.
@@ -270,8 +299,10 @@ class MmaEmitter {
 
   // ---- shared → fragments → sums ---------------------------------------------------------------
 
-  /// Fragment number `outer` of the warp, 16 · `depth` steps of k into the tile: four registers.
-  Values fragment(const Side& s, llvm::Value* stage, std::int64_t outer, std::int64_t depth) {
+  /// Fragment number `outer` of the warp, 32 · `depth` bytes of k into the tile: four registers.
+  Values fragment(const Side& s, bool is_a, llvm::Value* stage, std::int64_t outer,
+                  std::int64_t depth) {
+    if (by_words(s.load)) return fragment_by_words(s, is_a, stage, outer, depth);
     const std::int64_t row = s.load.along_outer ? depth : outer;
     const std::int64_t chunk = s.load.along_outer ? outer : depth;
     llvm::Value* place =
@@ -287,12 +318,34 @@ class MmaEmitter {
     Values registers;
     for (unsigned r = 0; r < 4; ++r) {
       llvm::Value* value = ir_.CreateExtractValue(loaded, r);
-      registers.push_back(
-          plan_.dtype == DType::f16
-              ? ir_.CreateBitCast(value, llvm::FixedVectorType::get(ir_.getHalfTy(), 2))
-              : value);
+      if (plan_.dtype == DType::f16)
+        value = ir_.CreateBitCast(value, llvm::FixedVectorType::get(ir_.getHalfTy(), 2));
+      if (plan_.dtype == DType::f32) value = to_tf32(ir_.CreateBitCast(value, ir_.getFloatTy()));
+      registers.push_back(value);
     }
     return registers;
+  }
+
+  Values fragment_by_words(const Side& s, bool is_a, llvm::Value* stage, std::int64_t outer,
+                           std::int64_t depth) {
+    Values registers;
+    for (std::int64_t r = 0; r < 4; ++r) {
+      const std::int64_t outer_half = is_a ? r % 2 : r / 2, depth_half = is_a ? r / 2 : r % 2;
+      llvm::Value* place =
+          add(add(stage, s.fragment_row),
+              ir_.CreateXor(s.fragment_chunk, word((4 * outer + 2 * outer_half) * kChunk)));
+      llvm::Value* address = ir_.CreateConstInBoundsGEP1_32(
+          ir_.getInt8Ty(), at_byte(s, place),
+          static_cast<unsigned>((8 * depth + 4 * depth_half) * s.load.chunks * kChunk));
+      registers.push_back(
+          to_tf32(ir_.CreateAlignedLoad(ir_.getFloatTy(), address, llvm::Align(4))));
+    }
+    return registers;
+  }
+
+  /// To nearest; the hardware would cut bits off.
+  llvm::Value* to_tf32(llvm::Value* value) {
+    return ir_.CreateIntrinsic(llvm::Intrinsic::nvvm_f2tf32_rna, {}, {value});
   }
 
   std::int64_t fragments_m() const { return t_.warp_rows() / 16; }
@@ -304,14 +357,16 @@ class MmaEmitter {
 
   void compute(const Side& a, const Side& b, llvm::Value* a_stage, llvm::Value* b_stage,
                Values& sums) {
-    const ID product = plan_.dtype == DType::f16
-                           ? llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32
-                           : llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16;
-    for (std::int64_t depth = 0; depth < t_.bk / 16; ++depth) {
+    const ID product =
+        plan_.dtype == DType::f16   ? llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32
+        : plan_.dtype == DType::f32 ? llvm::Intrinsic::nvvm_mma_m16n8k8_row_col_tf32
+                                    : llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16;
+    for (std::int64_t depth = 0; depth < t_.bk / (2 * plan_.chunk()); ++depth) {
       std::vector<Values> x, y;
-      for (std::int64_t i = 0; i < fragments_m(); ++i) x.push_back(fragment(a, a_stage, i, depth));
+      for (std::int64_t i = 0; i < fragments_m(); ++i)
+        x.push_back(fragment(a, true, a_stage, i, depth));
       for (std::int64_t j = 0; j < fragments_n() / 2; ++j)
-        y.push_back(fragment(b, b_stage, j, depth));
+        y.push_back(fragment(b, false, b_stage, j, depth));
       for (std::int64_t i = 0; i < fragments_m(); ++i)
         for (std::int64_t j = 0; j < fragments_n(); ++j) {
           Values arguments = x[static_cast<std::size_t>(i)];
@@ -509,7 +564,8 @@ void emit_device_mma(DeviceKernelWriter& kernel, const MatmulBody& body) {
   ResultWidth result;
   kernel.grid([&](NvptxContext& c) {
     result = result_width(c, body);
-    plan = plan_mma(body, c.target.sm, result.swapped);
+    plan = plan_mma(body, c.operand_dtype(body.a.operand), c.operand_dtype(body.b.operand),
+                    c.target.sm, result.swapped);
     std::int64_t width = result.width;
     if (plan.splits > 1) width = std::gcd(std::int64_t{4}, plan.columns);  // of the parts
     return MmaEmitter(c, body, plan, width).emit();

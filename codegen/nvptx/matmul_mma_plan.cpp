@@ -25,7 +25,7 @@ constexpr std::array kTiles = {
 /// Where the sum is split there are few elements and each has many terms.
 constexpr MmaTile kSplitTile{64, 64, 32, 2, 2, 4};
 
-/// bk of every tile is a multiple of it: parts of a split sum begin at the same k with each.
+/// Parts of a split sum begin at multiples of it; a multiple of every tile's bk.
 constexpr std::int64_t kPart = 64;
 constexpr std::int64_t kLeastTerms = 512;  ///< of a part; fewer cost more to add than they save
 constexpr std::int64_t kMostSplits = 16;
@@ -52,10 +52,12 @@ MmaTile choose_tile(const MmaPlan& plan, int sm) {
   return best->tile;
 }
 
-MmaLoad plan_load(const MatmulBody::Side& side, std::int64_t extent, std::int64_t outer_stride,
-                  std::int64_t depth_stride, std::int64_t block, std::int64_t bk) {
+MmaLoad plan_load(const MatmulBody::Side& side, DType dtype, std::int64_t extent,
+                  std::int64_t outer_stride, std::int64_t depth_stride, std::int64_t block,
+                  const MmaPlan& plan) {
   if (extent == 1) outer_stride = 0;  // whatever it was, nothing else is read
   MmaLoad load{.operand = side.operand,
+               .dtype = dtype,
                .offset = side.offset,
                .extent = extent,
                .outer_stride = outer_stride,
@@ -63,24 +65,31 @@ MmaLoad plan_load(const MatmulBody::Side& side, std::int64_t extent, std::int64_
                .batch_strides = side.batch_strides};
   load.along_outer =
       depth_stride != 1 && (outer_stride == 1 || std::abs(outer_stride) <= std::abs(depth_stride));
-  load.rows = load.along_outer ? bk : block;
-  load.chunks = (load.along_outer ? block : bk) / 8;
-  // Every piece begins at a multiple of its own size.
+  load.rows = load.along_outer ? plan.tile.bk : block;
+  load.chunks = (load.along_outer ? block : plan.tile.bk) / plan.chunk();
+  if (dtype != plan.dtype) return load;
+  // Every piece begins at a multiple of its own size, which is 4, 8 or 16 bytes.
   std::int64_t multiple = std::gcd(load.offset, load.along_outer ? depth_stride : outer_stride);
   for (std::int64_t stride : load.batch_strides) multiple = std::gcd(multiple, stride);
-  load.piece = (load.along_outer ? outer_stride : depth_stride) == 1 ? 8 : 1;
+  load.piece = (load.along_outer ? outer_stride : depth_stride) == 1 ? plan.chunk() : 1;
   while (multiple % load.piece != 0) load.piece /= 2;
+  if (load.piece * size_of(dtype) < 4) load.piece = 0;
   return load;
 }
 
 }  // namespace
 
-bool suits_mma(const MatmulBody& body, DType a, DType b, int sm) {
-  return sm >= 80 && (body.dtype == DType::bf16 || body.dtype == DType::f16) && a == body.dtype &&
-         b == body.dtype && body.k > 0;
+bool suits_mma(const MatmulBody& body, DType a, DType b, const NvptxTarget& target) {
+  if (target.sm < 80 || body.k == 0) return false;
+  const auto fits_tf32 = [](DType dtype) {
+    return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
+  };
+  if (body.dtype == DType::f32) return target.tf32 && fits_tf32(a) && fits_tf32(b);
+  return (body.dtype == DType::bf16 || body.dtype == DType::f16) && a == body.dtype &&
+         b == body.dtype;
 }
 
-MmaPlan plan_mma(const MatmulBody& body, int sm, bool swapped) {
+MmaPlan plan_mma(const MatmulBody& body, DType a_dtype, DType b_dtype, int sm, bool swapped) {
   MmaPlan plan{
       .dtype = body.dtype, .swapped = swapped, .rows = body.m, .columns = body.n, .k = body.k};
   if (swapped) std::swap(plan.rows, plan.columns);
@@ -95,15 +104,16 @@ MmaPlan plan_mma(const MatmulBody& body, int sm, bool swapped) {
     plan.splits = divide_up(plan.k, part);
   }
   plan.tile = choose_tile(plan, sm);
+  if (plan.dtype == DType::f32) plan.tile.bk /= 2;  // the same bytes
   const MmaTile& t = plan.tile;
   plan.steps = divide_up(plan.k, t.bk);
   plan.steps_per_split = divide_up(part, t.bk);
   plan.tiles_m = divide_up(plan.rows, t.bm);
   plan.tiles_n = divide_up(plan.columns, t.bn);
-  MmaLoad a = plan_load(body.a, body.m, body.a.row_stride, body.a.column_stride,
-                        swapped ? t.bn : t.bm, t.bk);
-  MmaLoad b = plan_load(body.b, body.n, body.b.column_stride, body.b.row_stride,
-                        swapped ? t.bm : t.bn, t.bk);
+  MmaLoad a = plan_load(body.a, a_dtype, body.m, body.a.row_stride, body.a.column_stride,
+                        swapped ? t.bn : t.bm, plan);
+  MmaLoad b = plan_load(body.b, b_dtype, body.n, body.b.column_stride, body.b.row_stride,
+                        swapped ? t.bm : t.bn, plan);
   plan.a = std::move(swapped ? b : a);
   plan.b = std::move(swapped ? a : b);
   return plan;

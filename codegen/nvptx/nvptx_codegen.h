@@ -22,6 +22,8 @@ struct NvptxTarget {
   int sm = 0;   ///< 75, 80, 86, 89, 90, …
   int ptx = 0;  ///< PTX ISA version × 10: 70 is 7.0; the lowest that suffices for sm
   int opt_level = 3;
+  /// Multiply f32 matrices on tensor cores where there are some: operands are rounded to tf32.
+  bool tf32 = false;
   bool operator==(const NvptxTarget&) const = default;
 };
 

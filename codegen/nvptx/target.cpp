@@ -44,7 +44,8 @@ NvptxTarget nvptx_target(int sm, int driver_version) {
 }
 
 std::string to_string(const NvptxTarget& target) {
-  return fmt::format("nvptx64 sm_{} ptx{} O{}", target.sm, target.ptx, target.opt_level);
+  return fmt::format("nvptx64 sm_{} ptx{} O{}{}", target.sm, target.ptx, target.opt_level,
+                     target.tf32 ? " tf32" : "");
 }
 
 CodeTarget code_target(const NvptxTarget& target) {

@@ -57,6 +57,9 @@ struct CudaSessionOptions {
   void* compute_stream = nullptr;
   void* communication_stream = nullptr;
   bool graphs = true;  ///< what a partition launches becomes one CUDA graph; same bits
+  /// Multiply f32 matrices on tensor cores (sm_80 and newer): faster, operands rounded to tf32's 11
+  /// significant bits.
+  bool tf32 = false;
 };
 
 struct SessionOptions {

@@ -25,17 +25,31 @@ enum class Lies { dense, transposed, shifted, spread };
 
 struct Problem {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
-  DType dtype = DType::bf16;
+  DType dtype = DType::bf16;  ///< f32 stands for tf32
   Lies a = Lies::dense, b = Lies::dense;
   bool bias_relu = false;
   bool store_transposed = false;
+  bool from_bf16 = false;  ///< the operands are
 };
+
+NvptxTarget target_of(const Problem& p, int sm) {
+  NvptxTarget target = nvptx_target(sm, 0);
+  target.tf32 = p.dtype == DType::f32;
+  return target;
+}
+
+MmaPlan plan_of(const Problem& p, const MatmulBody& body, int sm = 80) {
+  const DType dtype = p.from_bf16 ? DType::bf16 : p.dtype;
+  EXPECT_TRUE(suits_mma(body, dtype, dtype, target_of(p, sm)));
+  return plan_mma(body, dtype, dtype, sm, false);
+}
 
 /// {batch, rows, columns}, read in place from an input that holds it as `lies` says.
 ir::Value operand(ir::Builder& b, const Problem& p, Lies lies, std::int64_t rows,
                   std::int64_t columns, const std::string& name) {
   const auto input = [&](const Shape& shape) {
-    return b.append_source(ir::Op::input, {p.dtype, shape}, name);
+    const DType dtype = p.from_bf16 ? DType::bf16 : p.dtype;
+    return b.cast(b.append_source(ir::Op::input, {dtype, shape}, name), p.dtype);
   };
   switch (lies) {
     case Lies::dense:
@@ -76,8 +90,8 @@ std::string describe(const Problem& p) {
 
 /// The result's bytes.
 std::vector<std::byte> run(const KernelProgram& program, const std::vector<ir::Array>& arrays,
-                           int sm, std::uint64_t seed) {
-  Gpu gpu(program, nvptx_target(sm, 0));
+                           const NvptxTarget& target, std::uint64_t seed) {
+  Gpu gpu(program, target);
   EXPECT_TRUE(gpu.warnings().empty()) << gpu.warnings().front();
   for (std::size_t k = 0; k < arrays.size(); ++k) {
     std::vector<std::byte> bytes(static_cast<std::size_t>(arrays[k].type.bytes()));
@@ -96,15 +110,15 @@ MmaPlan check(const Problem& p, int sm = 80) {
   const ir::Graph graph = graph_of(p);
   const KernelProgram program = build_kernels(graph);
   const MatmulBody& body = body_of(program);
-  EXPECT_TRUE(suits_mma(body, p.dtype, p.dtype, sm));
   const std::vector<ir::Array> arrays = test::random_arrays(graph, 3);
-  const std::vector<std::byte> result = run(program, arrays, sm, 1);
+  const std::vector<std::byte> result = run(program, arrays, target_of(p, sm), 1);
   const ir::Array expected = ir::evaluate(graph, arrays).at(0);
-  const MmaPlan plan = plan_mma(body, sm, false);
+  // tf32 has f16's significant bits; its results are not rounded to them.
+  const DType rounded = p.dtype == DType::f32 ? DType::f16 : p.dtype;
   EXPECT_TRUE(test::close(ir::array_from_bytes(expected.type, result), expected,
-                          test::tolerance(p.dtype, p.k)));
-  EXPECT_EQ(run(program, arrays, sm, 2), result) << "differs from run to run";
-  return plan;
+                          test::tolerance(rounded, p.k)));
+  EXPECT_EQ(run(program, arrays, target_of(p, sm), 2), result) << "differs from run to run";
+  return plan_of(p, body, sm);
 }
 
 TEST(NvptxMma, ShapesWithTailsInEveryTransposition) {
@@ -156,27 +170,28 @@ TEST(NvptxMma, FewElementsWithManyTermsAreSummedInParts) {
   EXPECT_EQ(check({.m = 24, .n = 40, .k = 1100, .bias_relu = true}).splits, 2);
   EXPECT_EQ(check({.m = 17, .n = 5, .k = 2000, .a = Lies::transposed}).splits, 3);
   EXPECT_EQ(check({.m = 8, .n = 16, .k = 1536, .batch = 2, .store_transposed = true}).splits, 3);
-  EXPECT_EQ(
-      plan_mma(body_of(build_kernels(graph_of({.m = 64, .n = 64, .k = 65536}))), 80, false).splits,
-      16);
-  EXPECT_EQ(
-      plan_mma(body_of(build_kernels(graph_of({.m = 1024, .n = 1024, .k = 65536}))), 80, false)
-          .splits,
-      1);
+  const auto splits = [](const Problem& p) {
+    return plan_of(p, body_of(build_kernels(graph_of(p)))).splits;
+  };
+  EXPECT_EQ(splits({.m = 64, .n = 64, .k = 65536}), 16);
+  EXPECT_EQ(splits({.m = 1024, .n = 1024, .k = 65536}), 1);
 }
 
 /// What a cut changes: how the operands lie. What a session changes: the GPU.
 TEST(NvptxMma, BitsDependNeitherOnStridesNorOnTheGpu) {
-  for (std::int64_t k : {72, 1100}) {
-    const Problem plain{.m = 24, .n = 33, .k = k};
+  for (const Problem& plain :
+       {Problem{.m = 24, .n = 33, .k = 72}, Problem{.m = 24, .n = 33, .k = 1100},
+        Problem{.m = 24, .n = 33, .k = 72, .dtype = DType::f32}}) {
+    SCOPED_TRACE(describe(plain));
+    const std::int64_t k = plain.k;
     const ir::Graph graph = graph_of(plain);
     const std::vector<ir::Array> arrays = test::random_arrays(graph, 4);
-    const auto expected = run(build_kernels(graph), arrays, 80, 1);
-    EXPECT_EQ(run(build_kernels(graph), arrays, 90, 1), expected);
+    const auto expected = run(build_kernels(graph), arrays, target_of(plain, 80), 1);
+    EXPECT_EQ(run(build_kernels(graph), arrays, target_of(plain, 90), 1), expected);
 
     Problem other = plain;
     other.a = Lies::transposed, other.b = Lies::shifted;
-    ir::Array x({DType::bf16, {1, k, plain.m}}), y({DType::bf16, {1, k, plain.n + 1}});
+    ir::Array x({plain.dtype, {1, k, plain.m}}), y({plain.dtype, {1, k, plain.n + 1}});
     for (std::int64_t i = 0; i < k; ++i) {
       for (std::int64_t row = 0; row < plain.m; ++row)
         x.data[static_cast<std::size_t>(i * plain.m + row)] =
@@ -185,14 +200,39 @@ TEST(NvptxMma, BitsDependNeitherOnStridesNorOnTheGpu) {
         y.data[static_cast<std::size_t>(i * (plain.n + 1) + column + 1)] =
             arrays[1].data[static_cast<std::size_t>(i * plain.n + column)];
     }
-    EXPECT_EQ(run(build_kernels(graph_of(other)), {x, y}, 80, 1), expected) << k;
+    EXPECT_EQ(run(build_kernels(graph_of(other)), {x, y}, target_of(plain, 80), 1), expected);
   }
+}
+
+TEST(NvptxMma, F32AsTf32WhereAskedFor) {
+  for (Lies a : {Lies::dense, Lies::transposed, Lies::shifted, Lies::spread})
+    for (Lies b : {Lies::dense, Lies::transposed, Lies::shifted}) {
+      check({.m = 40, .n = 45, .k = 70, .dtype = DType::f32, .a = a, .b = b, .bias_relu = true});
+      check({.m = 64, .n = 32, .k = 64, .batch = 2, .dtype = DType::f32, .a = a, .b = b});
+    }
+  check({.m = 24, .n = 40, .k = 1100, .dtype = DType::f32, .store_transposed = true});
+  EXPECT_EQ(
+      check({.m = 1150, .n = 1528, .k = 24, .dtype = DType::f32, .a = Lies::transposed}).tile.bm,
+      128);
+}
+
+/// The conversion may be another partition's: then the operands are f32.
+TEST(NvptxMma, ConvertedOperandsGiveTheBitsOfF32Ones) {
+  const Problem p{.m = 24, .n = 40, .k = 72, .dtype = DType::f32};
+  Problem converted = p;
+  converted.from_bf16 = true;
+  const ir::Graph graph = graph_of(converted);
+  std::vector<ir::Array> arrays = test::random_arrays(graph, 5);
+  const auto result = run(build_kernels(graph), arrays, target_of(p, 80), 1);
+  for (ir::Array& array : arrays) array.type.dtype = DType::f32;
+  EXPECT_EQ(result, run(build_kernels(graph_of(p)), arrays, target_of(p, 80), 1));
 }
 
 TEST(NvptxMma, OtherMatmulsAreMultipliedAndAdded) {
   const auto suits = [](const Problem& p, int sm) {
-    return suits_mma(body_of(build_kernels(graph_of(p))), p.dtype, p.dtype, sm);
+    return suits_mma(body_of(build_kernels(graph_of(p))), p.dtype, p.dtype, nvptx_target(sm, 0));
   };
+  EXPECT_TRUE(suits({.m = 64, .n = 64, .k = 64}, 80));
   EXPECT_FALSE(suits({.m = 64, .n = 64, .k = 64}, 75));
   EXPECT_FALSE(suits({.m = 64, .n = 64, .k = 64, .dtype = DType::f32}, 90));
   EXPECT_FALSE(suits({.m = 64, .n = 64, .k = 0}, 90));
@@ -202,10 +242,10 @@ class NvptxMmaText : public ::testing::TestWithParam<int> {};
 
 TEST_P(NvptxMmaText, CopiesAsynchronouslyAndKeepsSumsInRegisters) {
   const int sm = GetParam();
-  for (DType dtype : {DType::bf16, DType::f16})
+  for (DType dtype : {DType::bf16, DType::f16, DType::f32})
     for (Lies a : {Lies::dense, Lies::transposed})
       for (std::int64_t size : {4096, 1024, 512, 256}) {
-        if (size != 4096 && dtype == DType::f16) continue;
+        if (size != 4096 && dtype != DType::bf16) continue;
         const Problem p{.m = size,
                         .n = size,
                         .k = 1024,
@@ -214,13 +254,14 @@ TEST_P(NvptxMmaText, CopiesAsynchronouslyAndKeepsSumsInRegisters) {
                         .b = a,
                         .bias_relu = a == Lies::dense};
         SCOPED_TRACE(describe(p));
-        const std::string ptx =
-            nvptx_text(build_kernels(graph_of(p)), nvptx_target(sm, 0), "t_").ptx;
+        const std::string ptx = nvptx_text(build_kernels(graph_of(p)), target_of(p, sm), "t_").ptx;
         const InstructionMix mix = count_instructions(ptx).at(0);
         EXPECT_GT(mix.mma, 0);
         EXPECT_GT(mix.async_copies, 0);
         EXPECT_GT(mix.shared_128, 0);
-        EXPECT_EQ(mix.shared_other, 0);
+        if (dtype != DType::f32) {
+          EXPECT_EQ(mix.shared_other, 0);  // f32 is transposed by plain loads
+        }
         EXPECT_EQ(mix.local, 0);
         EXPECT_GT(mix.global_128, 0);
         EXPECT_EQ(mix.global_other, 0);

@@ -11,7 +11,9 @@
 #include "tests/jit/cuts.h"
 #include "tests/jit/gpu_options.h"
 #include "tests/jit/training.h"
+#include "tests/support/gpu_under_test.h"
 #include "tests/support/random_graph.h"
+#include "tests/support/reference_runner.h"
 #include "tests/support/scale.h"
 #include "tests/support/tolerance.h"
 
@@ -93,6 +95,25 @@ TEST(Cuda, ExamplesFollowTheCpu) {
 
 // The backward of partition 1 does not begin before all hooks of partition 2 have run: were they to
 // wait for anything of it, this would never end.
+/// Which is asked for by a session: other bits than the CPU's, the same for every cut.
+TEST(Cuda, F32MatmulsRunOnTensorCoresWhereAskedFor) {
+  SessionOptions options = gpu_options();
+  options.cuda.tf32 = true;
+  const Session gpu(options), cpu({.cache_directory = ""});
+  const auto gradient = [](const Session& session, const Cuts& cuts) {
+    Executable executable = jit::create(session, example("graph_break_small"), ir::split_at(cuts));
+    executable.init(0);
+    executable.step();
+    return to_array(executable.get("grad/net1.weight"));
+  };
+  const ir::Array expected = gradient(cpu, {}), unsplit = gradient(gpu, {});
+  EXPECT_TRUE(close(unsplit, expected, tolerance(DType::f16, 32)));
+  if (gpu_is_emulated()) {
+    EXPECT_FALSE(identical(unsplit, expected));
+  }
+  EXPECT_TRUE(identical(unsplit, gradient(gpu, {2, 5})));
+}
+
 TEST(Cuda, HooksRunWhileTheNextBackwardIsHeldOpen) {
   Session session(gpu_options());
   Executable executable = session.compile(example("graph_break_small"), {.split = "nodes 3"});
