@@ -103,6 +103,12 @@ void report_leaks(Driver& d) {
 void reset(Driver& d, std::unique_lock<std::mutex>& lock) {
   for (const auto& device : d.devices) stop_workers(d, lock, *device);
   d.captures.clear();
+  // What was dropped before it ran still refers to its context, whose streams refer to it.
+  for (const auto& [handle, context] : d.contexts.all()) {
+    context->legacy.reset();
+    context->per_thread.clear();
+    context->orphans.clear();
+  }
   d.contexts.clear();
   d.streams.clear();
   d.events.clear();

@@ -34,6 +34,7 @@ void finish(Driver& d, Operation& operation) {
   operation.finished = std::chrono::steady_clock::now();
   if (auto* kernel = std::get_if<KernelWork>(&operation.work)) --kernel->module->unfinished;
   operation.work = MarkerWork{};
+  operation.context = nullptr;  // whose streams keep their last operation
   d.demand -= std::min(d.demand, operation.waiters);
   for (const auto& dependent : operation.dependents) {
     if (--dependent->missing > 0) continue;

@@ -74,14 +74,23 @@ struct Group {
   std::vector<std::shared_ptr<Comm>> joining;
   Problem problem;  // the first of a call inside
 };
+/// Lives from a thread's first call in a group to the call that ends it (or during a single call).
+thread_local Group* t_group = nullptr;
 Group& group() {
-  // Never destroyed, like the registry; a thread that uses NCCL keeps a few bytes.
-  thread_local Group* const mine = new Group;
-  return *mine;
+  if (!t_group) t_group = new Group;
+  return *t_group;
 }
+struct ReleaseClosedGroup {
+  ~ReleaseClosedGroup() {
+    if (!t_group || t_group->depth > 0) return;
+    delete t_group;
+    t_group = nullptr;
+  }
+};
 
 template <typename Body>
 ncclResult_t guard(Body&& body) noexcept {
+  const ReleaseClosedGroup release;
   try {
     try {
       return body();
