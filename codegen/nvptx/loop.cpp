@@ -80,8 +80,7 @@ void emit_device_loop(DeviceKernelWriter& kernel, const LoopBody& original) {
               [&] { point(row, ir.CreateNSWAdd(i, c.index(vectors * width - vectors)), 1); });
     };
 
-    llvm::Value* first = ir.CreateNSWAdd(
-        ir.CreateNSWMul(c.block(shape.blocks[0]), c.index(kThreads)), c.thread(kThreads));
+    llvm::Value* first = c.thread_of_grid(shape.blocks[0], kThreads);
     if (blocks > kStridedBlocks) {
       emit_for(c, first, c.index(items), shape.blocks[0] * kThreads, item);
     } else {

@@ -536,8 +536,7 @@ GridShape emit_parts(NvptxContext& c, const MatmulBody& body, const MmaPlan& pla
   const std::int64_t elements = plan.batches * plan.rows * plan.columns;
   const std::int64_t vectors = elements / width;
   const GridShape shape{.blocks = {divide_up(vectors, kThreads), 1, 1}, .threads = kThreads};
-  llvm::Value* number = ir.CreateNSWAdd(
-      ir.CreateNSWMul(c.block(shape.blocks[0]), c.index(kThreads)), c.thread(kThreads));
+  llvm::Value* number = c.thread_of_grid(shape.blocks[0], kThreads);
   if (vectors % kThreads != 0) c.keep_threads(ir.CreateICmpSLT(number, c.index(vectors)));
   llvm::Value* first = ir.CreateNSWMul(number, c.index(width));
   llvm::Value* sum = nullptr;

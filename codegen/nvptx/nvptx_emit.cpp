@@ -97,6 +97,11 @@ bool fits_narrow_index(const KernelProgram& program, const KernelSpec& spec) {
 llvm::Value* NvptxContext::thread(std::int64_t count) const {
   return special_register(*this, llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, count);
 }
+llvm::Value* NvptxContext::thread_of_grid(std::int64_t blocks, std::int64_t threads) const {
+  llvm::Value* mine = thread(threads);
+  llvm::Value* before = ir.CreateNSWMul(block(blocks), index(threads));
+  return ir.CreateNSWAdd(before, mine);
+}
 llvm::Value* NvptxContext::block(std::int64_t count, int dimension) const {
   constexpr llvm::Intrinsic::ID ids[] = {llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x,
                                          llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_y,

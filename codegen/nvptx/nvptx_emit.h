@@ -19,6 +19,8 @@ struct NvptxContext : EmitContext {
   /// %tid.x, %ctaid.x … as index_type; `count`: how many there are.
   llvm::Value* thread(std::int64_t count) const;
   llvm::Value* block(std::int64_t count, int dimension = 0) const;
+  /// Its number among all threads of a grid of one dimension.
+  llvm::Value* thread_of_grid(std::int64_t blocks, std::int64_t threads) const;
   void barrier() const;
   /// An array in the block's shared memory, 16-byte aligned.
   llvm::Value* shared_array(llvm::Type* element, std::int64_t count, const std::string& name) const;

@@ -65,9 +65,9 @@ class RowEmitter {
 
     llvm::Value* thread = c_.thread(kThreads);
     member_ = ir_.CreateURem(thread, c_.index(team_));
-    llvm::Value* row =
-        ir_.CreateNSWAdd(ir_.CreateNSWMul(c_.block(shape.blocks[0]), c_.index(per_block)),
-                         ir_.CreateUDiv(thread, c_.index(team_)));
+    llvm::Value* team = ir_.CreateUDiv(thread, c_.index(team_));
+    llvm::Value* before = ir_.CreateNSWMul(c_.block(shape.blocks[0]), c_.index(per_block));
+    llvm::Value* row = ir_.CreateNSWAdd(before, team);
     members_ = ir_.getInt32(0xffffffff);
     if (rows_ % per_block != 0) {
       llvm::Value* active = ir_.CreateICmpSLT(row, c_.index(rows_));
@@ -189,8 +189,7 @@ class RowEmitter {
     const std::int64_t items = rows_ / width;
     const std::int64_t threads = items >= (1 << 14) ? kThreads : 32;
     const GridShape shape{.blocks = {divide_up(items, threads), 1, 1}, .threads = threads};
-    llvm::Value* item = ir_.CreateNSWAdd(
-        ir_.CreateNSWMul(c_.block(shape.blocks[0]), c_.index(threads)), c_.thread(threads));
+    llvm::Value* item = c_.thread_of_grid(shape.blocks[0], threads);
     if (items % threads != 0) c_.keep_threads(ir_.CreateICmpSLT(item, c_.index(items)));
 
     const std::int64_t vectors = columns / width;

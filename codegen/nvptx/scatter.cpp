@@ -163,9 +163,9 @@ class Emitter {
     const GridShape shape{.blocks = {divide_up(warps, per_block), 1, 1}, .threads = kThreads};
     llvm::Value* thread = c_.thread(kThreads);
     llvm::Value* lane = ir_.CreateURem(thread, c_.index(kWarp));
-    llvm::Value* warp =
-        ir_.CreateNSWAdd(ir_.CreateNSWMul(c_.block(shape.blocks[0]), c_.index(per_block)),
-                         ir_.CreateUDiv(thread, c_.index(kWarp)));
+    llvm::Value* of_block = ir_.CreateUDiv(thread, c_.index(kWarp));
+    llvm::Value* before = ir_.CreateNSWMul(c_.block(shape.blocks[0]), c_.index(per_block));
+    llvm::Value* warp = ir_.CreateNSWAdd(before, of_block);
     if (warps % per_block != 0) c_.keep_threads(ir_.CreateICmpSLT(warp, c_.index(warps)));
     llvm::Value* row = ir_.CreateUDiv(warp, c_.index(across));
     llvm::Value* part = ir_.CreateURem(warp, c_.index(across));
@@ -253,8 +253,7 @@ class Emitter {
   std::uint64_t size() const { return static_cast<std::uint64_t>(body_.index_size); }
 
   llvm::Value* first_item(const GridShape& shape, std::int64_t items) {
-    llvm::Value* item = ir_.CreateNSWAdd(
-        ir_.CreateNSWMul(c_.block(shape.blocks[0]), c_.index(kThreads)), c_.thread(kThreads));
+    llvm::Value* item = c_.thread_of_grid(shape.blocks[0], kThreads);
     if (items % kThreads != 0) c_.keep_threads(ir_.CreateICmpSLT(item, c_.index(items)));
     return item;
   }

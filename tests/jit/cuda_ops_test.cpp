@@ -13,6 +13,7 @@
 #include "tests/jit/training.h"
 #include "tests/support/op_samples.h"
 #include "tests/support/reference_runner.h"
+#include "tests/support/sanitizer.h"
 #include "tests/support/tolerance.h"
 
 namespace riffle::test {
@@ -110,12 +111,13 @@ bool has_fixed_order(const ir::Graph& graph) {
   });
 }
 
-/// On hardware every dtype; emulated f32 and bf16, the other dtypes being compared kernel by kernel
-/// in the code generator's suite.
+/// On hardware every dtype; emulated f32 and bf16 (under a sanitizer f32), the others being
+/// compared kernel by kernel in the code generator's suite.
 std::vector<DType> dtypes_of(const ir::OpInfo& op) {
   std::vector<DType> dtypes = tested_dtypes(op);
   if (gpu_is_emulated() && dtypes.size() > 2)
-    std::erase_if(dtypes, [](DType d) { return d != DType::f32 && d != DType::bf16; });
+    std::erase_if(dtypes,
+                  [](DType d) { return d != DType::f32 && (kSanitized || d != DType::bf16); });
   return dtypes;
 }
 
