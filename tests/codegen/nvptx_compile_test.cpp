@@ -14,6 +14,7 @@
 #include "riffle/error.h"
 #include "tests/support/golden.h"
 #include "tests/support/op_samples.h"
+#include "tests/support/sanitizer.h"
 
 namespace riffle::codegen {
 namespace {
@@ -44,6 +45,7 @@ struct Case {
 class NvptxEveryOp : public ::testing::TestWithParam<Case> {};
 
 TEST_P(NvptxEveryOp, Assembles) {
+  if (test::kSanitized) GTEST_SKIP() << "what another program says of the text is the same there";
   const auto [dtype, sm] = GetParam();
   const KernelProgram program = build_kernels(graph_of_everything(dtype));
   ASSERT_GT(program.kernels.size(), 10U);

@@ -44,6 +44,7 @@ class Gpu {
   const std::vector<std::string>& warnings() const { return module_.warnings; }
 
   void upload(std::size_t slot, std::span<const std::byte> bytes) {
+    if (bytes.empty()) return;
     std::memcpy(slots_[slot]->data, bytes.data(), bytes.size());
     std::memset(slots_[slot]->shadow, 1, bytes.size());
   }
