@@ -120,6 +120,7 @@ void reset(Driver& d, std::unique_lock<std::mutex>& lock) {
   d.nodes.clear();
   d.owners.clear();
   for (const auto& [host, memory] : d.pinned) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the interface carries it as a number
     if (!memory.registered) std::free(reinterpret_cast<void*>(host));
   }
   d.pinned.clear();
