@@ -3,7 +3,6 @@
 #include <functional>
 
 #include "jit/session_impl.h"
-#include "runtime/cuda/device.h"
 
 namespace riffle::jit {
 namespace {
@@ -58,8 +57,7 @@ void copy_region(const State& from, const Region& source, State& to, const Regio
 }
 
 bool on_closed_device(const Executable::Impl& impl) {
-  const runtime::Device& device = *impl.session->device;
-  return device.gpu() != nullptr && !runtime::cuda_closed(device).empty();
+  return !impl.session->device->closed().empty();
 }
 
 /// From a device that an error has closed nothing can be read any more.

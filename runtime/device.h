@@ -153,6 +153,9 @@ class Device {
   virtual std::string_view name() const noexcept = 0;  ///< "cpu", "null", "cuda"
   /// Not null: launches take ModuleImage::device, made for this GPU. Null: they take host code.
   virtual const GpuInfo* gpu() const noexcept { return nullptr; }
+  /// Empty while the device works; else the error that closed it: what was in its memory is gone,
+  /// and every call fails until there is a new device, for most errors in a new process.
+  virtual std::string closed() const { return {}; }
   virtual std::unique_ptr<Buffer> allocate(std::int64_t bytes, std::string_view purpose) = 0;
   /// `id` marks the stream's spans.
   virtual std::unique_ptr<Stream> create_stream(const StreamInfo& info, StreamId id = 0) = 0;

@@ -78,6 +78,10 @@ class CudaDevice final : public Device {
   std::string_view name() const noexcept override {
     return options_.emulated ? "cuda-emulated" : "cuda";
   }
+  std::string closed() const override {
+    const auto error = shared_->context->lost();
+    return error ? error->what() : std::string();
+  }
   std::unique_ptr<Buffer> allocate(std::int64_t bytes, std::string_view purpose) override {
     shared_->account->take(bytes, purpose);
     DevicePointer pointer = 0;
@@ -165,17 +169,9 @@ void cuda_with_context(const Device& device, const std::function<void()>& call) 
   const cuda::Bind bind(*cuda::of(device).shared().context);
   call();
 }
-std::string cuda_log(const Module& module) {
-  const auto* loaded = dynamic_cast<const cuda::CudaModule*>(&module);
-  return loaded ? loaded->loaded()->log() : std::string();
-}
 double cuda_emulated_speed(const Device& device) noexcept {
   const auto* cuda = dynamic_cast<const cuda::CudaDevice*>(&device);
   return cuda ? cuda->shared().context->driver().emulated_speed() : 0;
-}
-std::string cuda_closed(const Device& device) {
-  const auto error = cuda::of(device).shared().context->lost();
-  return error ? std::string(error->what()) : std::string();
 }
 
 }  // namespace riffle::runtime

@@ -58,13 +58,8 @@ void* cuda_context(const Device& device) noexcept;
 /// Calls `call` with the device's context current on this thread: for libraries that take the
 /// device from it. Throws DeviceError if the device is closed, and what `call` throws.
 void cuda_with_context(const Device& device, const std::function<void()>& call);
-/// What the driver's compiler remarked when it loaded the module; often empty.
-std::string cuda_log(const Module& module);
 /// Thread-instructions a second that an emulated device runs; 0 for a real one, and for devices
 /// that are not CUDA's.
 double cuda_emulated_speed(const Device& device) noexcept;
-/// Empty while the device works; else the sticky error that closed it: every call fails until the
-/// session is made anew, for most errors in a new process.
-std::string cuda_closed(const Device& device);
 
 }  // namespace riffle::runtime

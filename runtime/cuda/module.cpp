@@ -60,13 +60,13 @@ void LoadedModule::load(const DeviceModule& device) {
   void* values[] = {info.data(), bytes, error.data(), bytes};
   const Result code =
       context_->api().ModuleLoadDataEx(&module_, device.ptx, std::size(options), options, values);
-  log_ = text_of(info);
   if (code == kSuccess) return;
   module_ = nullptr;
   if (!compiler_refused(code)) context_->raise(code, "cuModuleLoadDataEx", image_.name);
   const DeviceError plain = make_error(context_->api(), code, "cuModuleLoadDataEx", image_.name);
   std::string text = text_of(error);
-  if (!log_.empty()) text += (text.empty() ? "" : "\n") + log_;
+  if (const std::string remarks = text_of(info); !remarks.empty())
+    text += (text.empty() ? "" : "\n") + remarks;
   throw DeviceError(
       {.what = fmt::format("{} (PTX {}.{} for sm_{}, driver for CUDA {}){}", plain.message(),
                            device.ptx_version / 10, device.ptx_version % 10, device.sm,

@@ -31,8 +31,6 @@ class LoadedModule {
   const std::string& name() const noexcept { return image_.name; }
   const std::vector<Kernel>& kernels() const noexcept { return kernels_; }
   std::int64_t scratch_bytes() const noexcept { return scratch_bytes_; }  ///< its largest kernel's
-  /// What the driver's compiler remarked (spills, deprecations); often empty.
-  const std::string& log() const noexcept { return log_; }
   /// Never used twice in a process: addresses are.
   std::uint64_t id() const noexcept { return id_; }
 
@@ -46,7 +44,6 @@ class LoadedModule {
   ModuleHandle module_ = nullptr;
   std::vector<Kernel> kernels_;
   std::int64_t scratch_bytes_ = 0;
-  std::string log_;
 };
 
 class CudaModule final : public Module {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "emulator/control.h"
 #include "runtime/cuda/driver.h"
 
 namespace riffle::runtime::test {
@@ -52,6 +53,11 @@ class Emulator {
     std::string text(report(nullptr, 0) + 1, '\0');
     text.resize(report(text.data(), text.size()));
     return text;
+  }
+  riffle_emulator_statistics statistics() const {
+    riffle_emulator_statistics result{};
+    function<void(riffle_emulator_statistics*)>("riffle_emulator_get_statistics")(&result);
+    return result;
   }
   void forget() const { function<void()>("riffle_emulator_report_clear")(); }
 

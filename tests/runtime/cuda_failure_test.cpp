@@ -187,7 +187,7 @@ TEST(CudaFailure, AStickyErrorClosesTheDeviceAndSaysSo) {
     }
     EXPECT_THROW(hooks->synchronize(), DeviceError);
     EXPECT_FALSE(ran);
-    EXPECT_NE(cuda_closed(*device).find("CUDA_ERROR_ILLEGAL_ADDRESS"), std::string::npos);
+    EXPECT_NE(device->closed().find("CUDA_ERROR_ILLEGAL_ADDRESS"), std::string::npos);
     try {
       device->allocate(100, "more");
       FAIL();
@@ -213,7 +213,7 @@ TEST(CudaFailure, ADeviceLostInMidStepFailsTheStep) {
   stream->host_call([&] { emulator.lose_device(0, 214); }, nullptr);
   launch(*stream, *module, kIncrement, *buffer);
   EXPECT_THROW(stream->synchronize(), DeviceError);
-  EXPECT_NE(cuda_closed(*device), "");
+  EXPECT_NE(device->closed(), "");
 }
 
 TEST(CudaFailure, ThingsMayBeDestroyedInAnyOrder) {

@@ -314,7 +314,7 @@ TEST_F(CudaLaunch, TheDeviceSaysWhatCodeIsFor) {
   EXPECT_GT(gpu->memory_bytes, 0);
   EXPECT_EQ(device->name(), "cuda-emulated");
   EXPECT_TRUE(cuda_facts(*device).emulated);
-  EXPECT_EQ(cuda_closed(*device), "");
+  EXPECT_EQ(device->closed(), "");
 }
 
 TEST_F(CudaLaunch, NativeWorkKeepsItsPlaceBehindAHostCall) {
@@ -333,6 +333,15 @@ TEST_F(CudaLaunch, NativeWorkKeepsItsPlaceBehindAHostCall) {
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2}));
   stream->enqueue_native([](void*) { throw std::runtime_error("native"); }, nullptr);
   EXPECT_THROW(stream->synchronize(), std::runtime_error);
+}
+
+// runtime/cuda reads the emulator's statistics by a declaration of its own.
+TEST(CudaEmulated, SpeedIsTheOneThatTheEmulatorGives) {
+  Emulator emulator;
+  const auto device = make_cuda_device({}, {.emulated = true});
+  EXPECT_EQ(cuda_emulated_speed(*device), emulator.statistics().instructions_per_second);
+  EXPECT_GT(cuda_emulated_speed(*device), 0);
+  EXPECT_EQ(cuda_emulated_speed(*make_cpu_device({})), 0);
 }
 
 }  // namespace
