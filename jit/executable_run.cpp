@@ -10,7 +10,6 @@
 #include "ir/retype.h"
 #include "jit/hook_stream.h"
 #include "jit/session_impl.h"
-#include "runtime/staging.h"
 
 namespace riffle {
 namespace {
@@ -130,11 +129,8 @@ void Executable::Impl::refresh(Specialisation& spec) {
   spec.built = build_schedule(
       program, slots, {.hooks_at = hooks_at, .free_commands = session->options.debug_memory});
   spec.modules.clear();
-  for (const auto& code : spec.built.modules) {
-    const bool staged = !code->image.device && session->device->gpu();
-    spec.modules.push_back(staged ? runtime::make_staged_module(code->image)
-                                  : session->device->load(code->image));
-  }
+  for (const auto& code : spec.built.modules)
+    spec.modules.push_back(session->device->load(code->image));
   if (!spec.arena || spec.arena->bytes() < spec.built.plan.peak_bytes) {
     spec.arena.reset();
     spec.arena = session->device->allocate(spec.built.plan.peak_bytes, "arena");

@@ -1,9 +1,11 @@
 #include "runtime/staging.h"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
-#include <new>
 #include <utility>
 
+#include "runtime/cpu/pause.h"
 #include "runtime/kernel_status.h"
 
 namespace riffle::runtime {
@@ -18,7 +20,11 @@ Aligned allocate(std::int64_t bytes) {
   const auto alignment = static_cast<std::size_t>(kOperandAlignment);
   const std::size_t size = (static_cast<std::size_t>(bytes) + alignment) / alignment * alignment;
   Aligned memory(static_cast<std::byte*>(std::aligned_alloc(alignment, size)));
-  if (!memory) throw std::bad_alloc();
+  if (!memory)
+    throw DeviceError({.what = fmt::format("out of memory: the host has no {} bytes for a copy of "
+                                           "what its code works on",
+                                           bytes),
+                       .hint = "a smaller batch, or the partition on the device (backend K cuda)"});
   return memory;
 }
 
@@ -34,10 +40,13 @@ class StagedModule final : public Module {
  public:
   explicit StagedModule(ModuleImage image) : image_(std::move(image)) {
     for (const KernelEntry& entry : image_.kernels)
-      calls_.push_back(entry.host_function ? entry.host_function
-                                           : HostCall([&entry, this](void* const* operands) {
-                                               run_compiled(entry, image_.name, operands);
-                                             }));
+      calls_.emplace_back([&entry, this](void* const* operands) {
+        const cpu::DefaultFloatState float_state;  // the thread may be the embedder's
+        if (entry.host_function)
+          entry.host_function(operands);
+        else
+          run_compiled(entry, image_.name, operands);
+      });
   }
   const std::string& name() const noexcept override { return image_.name; }
   std::size_t kernel_count() const noexcept override { return image_.kernels.size(); }
