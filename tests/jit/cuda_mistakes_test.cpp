@@ -11,6 +11,7 @@
 #include "tests/jit/training.h"
 #include "tests/runtime/cuda_emulator.h"
 #include "tests/support/scale.h"
+#include "tests/support/source_folder.h"
 
 namespace riffle::test {
 namespace {
@@ -91,8 +92,7 @@ TEST(CudaMistakes, AWaitLeftOutIsRefusedAndItsRaceReported) {
   runtime::test::Emulator emulator;
   Session session({.device = "cuda-emulated", .cache_directory = ""});
   Executable executable = session.compile(
-      Graph::load(std::string(RIFFLE_SOURCE_DIR) + "/examples/graph_break_small.rfl"),
-      {.split = "nodes 3"});
+      Graph::load(source_folder() + "/examples/graph_break_small.rfl"), {.split = "nodes 3"});
   executable.init(0);
   executable.add_hook({.writes_gradient = true, .function = [](const GradientView&) {}});
   executable.step();

@@ -15,6 +15,7 @@
 #include "tests/support/random_graph.h"
 #include "tests/support/reference_runner.h"
 #include "tests/support/scale.h"
+#include "tests/support/source_folder.h"
 #include "tests/support/tolerance.h"
 
 namespace riffle::test {
@@ -23,7 +24,7 @@ namespace {
 constexpr int kSteps = 3;
 
 Graph example(const std::string& name) {
-  return Graph::load(std::string(RIFFLE_SOURCE_DIR) + "/examples/" + name + ".rfl");
+  return Graph::load(source_folder() + "/examples/" + name + ".rfl");
 }
 
 /// What a host hook sees and changes; hooks on the communication stream are seen by name.

@@ -12,6 +12,7 @@
 #include "riffle/riffle.h"
 #include "runtime/collectives/nccl/communicator.h"
 #include "tests/runtime/cuda_emulator.h"
+#include "tests/support/source_folder.h"
 
 namespace riffle::test {
 namespace {
@@ -23,8 +24,7 @@ SessionOptions options(int rank) {
 }
 
 Executable compiled(Session& session, int rank) {
-  const Graph graph =
-      Graph::load(std::string(RIFFLE_SOURCE_DIR) + "/examples/graph_break_small.rfl");
+  const Graph graph = Graph::load(source_folder() + "/examples/graph_break_small.rfl");
   Executable executable = session.compile(graph, {.split = "nodes 3"});
   executable.init(0);
   // The same parameters, another batch.

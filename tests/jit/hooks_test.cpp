@@ -16,6 +16,7 @@
 #include "tests/jit/training.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/scale.h"
+#include "tests/support/source_folder.h"
 
 namespace riffle::test {
 namespace {
@@ -24,9 +25,7 @@ using Names = std::vector<std::string>;
 
 SessionOptions options() { return {.threads = 2, .cache_directory = ""}; }
 
-Graph experiment() {
-  return Graph::load(std::string(RIFFLE_SOURCE_DIR) + "/examples/graph_break_small.rfl");
-}
+Graph experiment() { return Graph::load(source_folder() + "/examples/graph_break_small.rfl"); }
 Executable compiled(Session& session, const std::string& split = "nodes 3") {
   Executable executable = session.compile(experiment(), {.split = split});
   executable.init(0);

@@ -8,6 +8,7 @@
 #include "tests/jit/training.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/reference_runner.h"
+#include "tests/support/source_folder.h"
 #include "tests/support/tolerance.h"
 
 namespace riffle::test {
@@ -16,7 +17,7 @@ namespace {
 constexpr int kSteps = 5;
 
 Graph example(const std::string& name) {
-  return Graph::load(std::string(RIFFLE_SOURCE_DIR) + "/examples/" + name + ".rfl");
+  return Graph::load(source_folder() + "/examples/" + name + ".rfl");
 }
 
 constexpr std::string_view kMlp = R"(graph @mlp {

@@ -12,6 +12,7 @@
 #include "tests/jit/training.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/scale.h"
+#include "tests/support/source_folder.h"
 
 namespace riffle::test {
 namespace {
@@ -122,8 +123,7 @@ TEST(Schedules, OfTheExamplesVerify) {
        {"graph_break_small", "mlp_digits", "transformer_block", "tied_weights", "mixed_precision"})
     for (const char* split : {"none", "nodes 3"}) {
       Executable executable = session.compile(
-          Graph::load(std::string(RIFFLE_SOURCE_DIR) + "/examples/" + name + ".rfl"),
-          {.split = split});
+          Graph::load(source_folder() + "/examples/" + name + ".rfl"), {.split = split});
       executable.set_optimizer({.name = "adamw"});
       add_mix(executable, 0b100111);
       check(*jit::schedule(executable), 100, totals);
