@@ -159,12 +159,10 @@ void compile(Context& context, Arguments& arguments) {
        {"kernels", report.kernels},
        {"ms", report.milliseconds}},
       fmt::format(
-          "compiled all {} modules of {} partition{} in {:.1f} ms: {} kernels, forward and "
-          "backward "
-          "({} generated, {} from memory, {} from the disk cache; {} generated for the optimizer)",
-          report.modules, partitions, partitions == 1 ? "" : "s", report.milliseconds,
-          report.kernels, report.compiled, report.from_memory, report.from_disk,
-          report.optimizer_compiled));
+          "compiled all {} modules in {:.1f} ms: {} kernels, forward and backward ({} of {} parts "
+          "generated, {} from memory, {} from the disk cache; {} generated for the optimizer)",
+          partitions, report.milliseconds, report.kernels, report.compiled, report.modules,
+          report.from_memory, report.from_disk, report.optimizer_compiled));
 }
 
 void step(Context& context, Arguments& arguments) {
