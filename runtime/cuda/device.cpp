@@ -134,14 +134,7 @@ void CudaDevice::set_trace(Trace* trace) noexcept {
   if (trace) try {
       const Context& context = *shared_->context;
       const Bind bind(context);
-      shared_->base.emplace(shared_->context, 0U);
-      CUDA_CALL(context, EventRecord, shared_->base->handle(), shared_->memory->copy_stream());
-      // Polled: the end of a blocking wait is tens of microseconds late.
-      Result code = kNotReady;
-      while ((code = context.api().EventQuery(shared_->base->handle())) == kNotReady) {
-      }
-      context.check(code, "cuEventQuery");
-      shared_->base_ns = now_ns();
+      shared_->place_base();
     } catch (...) {
       shared_->trace_failure = std::current_exception();
     }

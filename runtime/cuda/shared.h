@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <memory>
-#include <optional>
 
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/nvtx.h"
@@ -19,11 +18,15 @@ struct Shared {
   bool graphs = true;
 
   /// Set only while every stream is idle. Spans are placed on the steady clock by the time that
-  /// passed since `base`, an event that was complete at `base_ns`.
+  /// passed since `base`, an event that completed at `base_ns` or little later: a span is never
+  /// placed after its end.
   Trace* trace = nullptr;
-  std::optional<DriverEvent> base;
+  std::unique_ptr<DriverEvent> base;
   std::int64_t base_ns = 0;
   std::exception_ptr trace_failure;  ///< why there is no base: fails the first traced stream
+  /// Records `base` until its time is known to some microseconds, or often enough. With the
+  /// context bound; throws DeviceError.
+  void place_base();
 
   std::atomic<std::int64_t> graphs_captured{0}, graphs_launched{0};
 };

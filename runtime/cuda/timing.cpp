@@ -1,8 +1,32 @@
 #include "runtime/cuda/timing.h"
 
 #include <cmath>
+#include <limits>
 
 namespace riffle::runtime::cuda {
+
+void Shared::place_base() {
+  // Whoever takes this thread's core away between the looks at the clock widens the window, so the
+  // narrowest of several counts.
+  constexpr int kTries = 8;
+  constexpr std::int64_t kNarrowNs = 2'000;
+  std::int64_t narrowest = std::numeric_limits<std::int64_t>::max();
+  for (int i = 0; i < kTries && narrowest > kNarrowNs; ++i) {
+    auto event = std::make_unique<DriverEvent>(context, 0U);
+    const std::int64_t before = now_ns();
+    CUDA_CALL(*context, EventRecord, event->handle(), memory->copy_stream());
+    // Polled: the end of a blocking wait is tens of microseconds late.
+    Result code = kNotReady;
+    while ((code = context->api().EventQuery(event->handle())) == kNotReady) {
+    }
+    context->check(code, "cuEventQuery");
+    const std::int64_t window = now_ns() - before;
+    if (window >= narrowest) continue;
+    narrowest = window;
+    base_ns = before;
+    base = std::move(event);
+  }
+}
 
 std::size_t StreamTiming::record() {
   const Context& context = *shared_.context;
